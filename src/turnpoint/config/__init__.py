@@ -1,0 +1,7 @@
+"""Strict settings, registries of kinds, YAML with dotted overrides. This room imports no other."""
+
+from turnpoint.config.load import apply_overrides, load_yaml
+from turnpoint.config.registry import Registry
+from turnpoint.config.strict import ConfigError, Settings
+
+__all__ = ["ConfigError", "Registry", "Settings", "apply_overrides", "load_yaml"]

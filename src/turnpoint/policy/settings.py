@@ -1,0 +1,99 @@
+"""Settings of policies; free of torch so that configs can be read and checked without it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from turnpoint.config import Registry, Settings
+from turnpoint.policy.protocol import Policy
+
+
+class PolicySettings(Settings):
+    """Base of every ``policy`` section."""
+
+    kind: str
+    """Which backend."""
+
+    def build(self, *, seed: int) -> Policy:
+        """Load the model and make it ready to sample, score and update."""
+        raise NotImplementedError(f"{type(self).__name__} must define build()")
+
+
+class LossSettings(Settings):
+    """The policy loss (methods: conventions)."""
+
+    clip: PositiveFloat = 0.2
+    """PPO clip range on both sides."""
+    clip_high: PositiveFloat | None = None
+    """Upper clip range if it differs from ``clip``."""
+    dual_clip: float | None = Field(default=None, gt=1.0)
+    """Lower bound c on the objective of negative advantages; None = off."""
+    ratio: Literal["token", "sequence"] = "token"
+    """Importance ratio per token (PPO) or per row (GSPO)."""
+    aggregation: Literal["token-mean", "seq-mean-token-mean", "seq-mean-token-sum"] = "token-mean"
+    """How token losses become one number."""
+    kl: NonNegativeFloat = 0.0
+    """Weight of the k3 penalty to the reference (initial) policy."""
+    drop_zero_advantage_rows: bool = False
+    """Leave rows whose advantages are all zero out of the loss and its denominator."""
+
+
+class OptimizerSettings(Settings):
+    """How the weights move."""
+
+    kind: Literal["adamw", "muon"] = "adamw"
+    """``muon`` uses Muon on matrices and AdamW on the rest; it learns much faster on tiny models."""
+    lr: NonNegativeFloat = 1e-6
+    """Learning rate of AdamW, or of Muon's matrices."""
+    lr_rest: NonNegativeFloat | None = None
+    """Learning rate of embeddings, norms and biases under Muon; None = ``lr / 10``."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    """AdamW moment decay."""
+    weight_decay: NonNegativeFloat = 0.0
+    """Decoupled weight decay."""
+    grad_clip: PositiveFloat = 1.0
+    """Largest gradient norm before the step."""
+    warmup_steps: int = Field(default=0, ge=0)
+    """Optimizer steps of linear warm-up."""
+
+
+class LocalPolicySettings(PolicySettings):
+    """A Hugging Face causal language model in this process, on CPU or one GPU."""
+
+    kind: Literal["local"] = "local"
+    model: str
+    """Folder of a Hugging Face model with its tokenizer."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Weights and activations; log-probs and losses are computed in float32 either way."""
+    device: str = "auto"
+    """``cpu``, ``cuda`` or ``auto``."""
+    threads: PositiveInt = 1
+    """Torch threads; 1 is best when several runs share a machine."""
+    context_length: PositiveInt | None = None
+    """Longest prompt plus response in tokens; None = what the model's config says, at most 32,768."""
+    cache_rows: PositiveInt = 128
+    """Episodes whose key-value cache is kept at a time."""
+    temperature: PositiveFloat = 1.0
+    """Sampling and training temperature: log-probs of both are taken at it."""
+    mini_batch_rows: PositiveInt | None = None
+    """Rows per optimizer step; None = all rows in one step."""
+    token_budget: PositiveInt = 16384
+    """Most tokens, padding included, in one forward-backward pass."""
+    merge_rows: bool = True
+    """Train rows whose prompts extend each other as one sequence (same loss and gradient, fewer tokens)."""
+    gradient_checkpointing: bool = False
+    """Trade compute for memory in the update."""
+    loss: LossSettings = LossSettings()
+    optimizer: OptimizerSettings = OptimizerSettings()
+
+    def build(self, *, seed: int) -> Policy:
+        from turnpoint.policy.local import LocalPolicy
+
+        return LocalPolicy(self, seed=seed)
+
+
+policy_registry: Registry[PolicySettings] = Registry(
+    "turnpoint.policies", PolicySettings, {"local": "turnpoint.policy.settings:LocalPolicySettings"}
+)

@@ -1,0 +1,49 @@
+"""The data types every room shares, and their versioned JSONL form. This room imports no other."""
+
+from turnpoint.records.episode import (
+    Attempt,
+    Episode,
+    EpisodeKind,
+    Fork,
+    Group,
+    Pivot,
+    StopReason,
+    Turn,
+)
+from turnpoint.records.jsonl import (
+    EPISODE_VERSION,
+    EpisodeReader,
+    EpisodeWriter,
+    ReadReport,
+    RecordError,
+    episode_from_dict,
+    episode_to_dict,
+    read_episodes,
+)
+from turnpoint.records.row import Row, RowKind
+from turnpoint.records.task import Message, Observation, Step, Task
+
+__all__ = [
+    "EPISODE_VERSION",
+    "Attempt",
+    "Episode",
+    "EpisodeKind",
+    "EpisodeReader",
+    "EpisodeWriter",
+    "Fork",
+    "Group",
+    "Message",
+    "Observation",
+    "Pivot",
+    "ReadReport",
+    "RecordError",
+    "Row",
+    "RowKind",
+    "Step",
+    "StopReason",
+    "Task",
+    "Turn",
+    "episode_from_dict",
+    "episode_to_dict",
+    "read_episodes",
+]
