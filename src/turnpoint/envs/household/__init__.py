@@ -1,0 +1,1 @@
+"""The household environment: an engine for ALFWorld text games, its oracles and its game generator."""
