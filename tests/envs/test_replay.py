@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnpoint.envs.protocol import EnvError
-from turnpoint.envs.replay import ReplayMismatch, restore_turn
+from turnpoint.envs.replay import Replay, ReplayMismatch, restore_turn
 from turnpoint.records import Episode, Observation
 from turnpoint.records.jsonl import episode_from_dict, episode_to_dict
 from turnpoint.testing import play_actions, play_oracle, replay_suite, stochastic_suite, toy_suite
@@ -136,3 +136,25 @@ def test_episode_without_turns_restores_to_its_start() -> None:
     assert restore_turn(suite.make(), Episode("e", task), 0) == expected
     with pytest.raises(ReplayMismatch):
         restore_turn(suite.make(), Episode("e", task, final_observation=Observation("other")), 0)
+
+
+def test_going_on_from_a_state_costs_only_the_turns_between() -> None:
+    suite = replay_suite()
+    episode = play_oracle(suite.make(), suite.tasks("train")[0])
+    env = suite.make()
+    executed: list[str] = []
+    step = env.step
+    env.step = lambda action: executed.append(action) or step(action)  # type: ignore[method-assign, func-returns-value]
+    replay = Replay(env, episode)
+    for turn in range(len(episode.turns) + 1):
+        assert replay.seek(turn) == episode.observation_at(turn)
+    assert executed == [turn.executed for turn in episode.turns]
+    assert replay.seek(1) == episode.observation_at(1)
+
+
+def test_replay_starts_over_after_a_mismatch() -> None:
+    episode = tampered(False, text="other")
+    replay = Replay(replay_suite().make(), episode)
+    with pytest.raises(ReplayMismatch):
+        replay.seek(2)
+    assert replay.seek(1) == episode.observation_at(1)

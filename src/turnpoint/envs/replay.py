@@ -22,6 +22,90 @@ class ReplayMismatch(EnvError):
         )
 
 
+def restore_turn(env: Env, episode: Episode, turn: int) -> Observation:
+    """Put ``env`` into the state before ``turn`` (``len(episode.turns)``: after the last one).
+
+    A native snapshot is used where the episode holds one and the environment takes it; otherwise the task is
+    reset and the executed actions are repeated. Every observation on the way is compared with the recorded
+    one: text, admissible actions, state key (where both have one) and whether the episode is over.
+
+    Raises ``ReplayMismatch`` on any difference, ``EnvError`` where the state cannot be brought back at all,
+    and ``IndexError`` for a turn the episode does not have.
+    """
+    return Replay(env, episode).seek(turn)
+
+
+class Replay:
+    """One copy of an environment moving through a recorded episode.
+
+    Without snapshots, going on from a state it is already in costs only the turns in between. Nobody else
+    may step the environment between two calls.
+    """
+
+    def __init__(self, env: Env, episode: Episode) -> None:
+        self.env = env
+        self.episode = episode
+        self._at: int | None = None
+
+    def seek(self, turn: int) -> Observation:
+        """Go to the state before ``turn``; see ``restore_turn``."""
+        episode, count = self.episode, len(self.episode.turns)
+        if not 0 <= turn <= count:
+            raise IndexError(f"episode {episode.id} has {count} turns; there is no state {turn}")
+        at, self._at = self._at, None
+        snapshot = episode.turns[turn].snapshot if turn < count else episode.final_snapshot
+        if snapshot is not None and self.env.capabilities.snapshots:
+            observation = self.env.restore(snapshot)
+            self._compare(turn, observation)
+        else:
+            self._refuse_blind(turn)
+            observation = self._replay(at, turn)
+        self._at = turn
+        return observation
+
+    def _refuse_blind(self, turn: int) -> None:
+        """Refuse what could be re-executed but not proved."""
+        episode, task = self.episode, self.episode.task
+        if not self.env.capabilities.deterministic:
+            raise EnvError(
+                f"episode {episode.id} cannot be restored to turn {turn}: the environment of task {task.id} "
+                "is not deterministic and no snapshot was kept; restart the task from its beginning instead"
+            )
+        if episode.turns and episode.turns[0].index != 0:
+            raise EnvError(
+                f"episode {episode.id} cannot be replayed: it starts at turn {episode.turns[0].index} and "
+                "does not hold the turns before; replay the episode it was forked from"
+            )
+        if turn == len(episode.turns) and episode.turns and episode.final_observation is None:
+            raise EnvError(f"episode {episode.id} has no observation after its last turn to verify against")
+
+    def _replay(self, at: int | None, turn: int) -> Observation:
+        if at is None or at >= turn:
+            observation = self.env.reset(self.episode.task)
+            self._compare(0, observation)
+            at = 0
+        for index in range(at, turn):
+            past = self.episode.turns[index]
+            step = self.env.step(past.executed)
+            observation = step.observation
+            self._compare(index + 1, observation)
+            if step.done != past.done:
+                raise ReplayMismatch(self.episode.id, index + 1, "done", past.done, step.done)
+        return observation
+
+    def _compare(self, turn: int, got: Observation) -> None:
+        episode = self.episode
+        if turn == len(episode.turns) and episode.final_observation is None:
+            return
+        expected = episode.observation_at(turn)
+        if expected.text != got.text:
+            raise ReplayMismatch(episode.id, turn, "text", expected.text, got.text)
+        if expected.admissible != got.admissible:
+            raise ReplayMismatch(episode.id, turn, "admissible actions", expected.admissible, got.admissible)
+        if None not in (expected.state_key, got.state_key) and expected.state_key != got.state_key:
+            raise ReplayMismatch(episode.id, turn, "state key", expected.state_key, got.state_key)
+
+
 def _excerpts(expected: Any, got: Any) -> tuple[str, str]:
     """Both values as text, shortened around the first place where they differ."""
     a, b = repr(expected), repr(got)
@@ -33,66 +117,3 @@ def _excerpts(expected: Any, got: Any) -> tuple[str, str]:
 def _cut(text: str, start: int) -> str:
     shown = text[start : start + _SHOWN]
     return ("…" if start else "") + shown + ("…" if start + _SHOWN < len(text) else "")
-
-
-def restore_turn(env: Env, episode: Episode, turn: int) -> Observation:
-    """Put ``env`` into the state before ``turn`` (``len(episode.turns)``: after the last one).
-
-    A native snapshot is used where the episode holds one and the environment takes it; otherwise the task is
-    reset and the executed actions are repeated. Every observation on the way is compared with the recorded
-    one: text, admissible actions, state key (where both have one) and whether the episode is over.
-
-    Raises ``ReplayMismatch`` on any difference, ``EnvError`` where the state cannot be brought back at all,
-    and ``IndexError`` for a turn the episode does not have.
-    """
-    if not 0 <= turn <= len(episode.turns):
-        raise IndexError(f"episode {episode.id} has {len(episode.turns)} turns; there is no state {turn}")
-    snapshot = snapshot_at(episode, turn)
-    if snapshot is not None and env.capabilities.snapshots:
-        observation = env.restore(snapshot)
-        if turn < len(episode.turns) or episode.final_observation is not None:
-            _compare(episode, turn, episode.observation_at(turn), observation)
-        return observation
-    return _replay(env, episode, turn)
-
-
-def snapshot_at(episode: Episode, turn: int) -> Any:
-    """The snapshot before ``turn``, or None where none is held."""
-    return episode.turns[turn].snapshot if turn < len(episode.turns) else episode.final_snapshot
-
-
-def _replay(env: Env, episode: Episode, turn: int) -> Observation:
-    if not env.capabilities.deterministic:
-        raise EnvError(
-            f"episode {episode.id} cannot be restored to turn {turn}: the environment "
-            f"of task {episode.task.id} is not deterministic and no snapshot "
-            "was kept; restart it from the beginning instead"
-        )
-    if episode.turns and episode.turns[0].index != 0:
-        raise EnvError(
-            f"episode {episode.id} cannot be replayed: it starts at turn {episode.turns[0].index} and does "
-            "not hold the turns before; replay the episode it was forked from"
-        )
-    if turn == len(episode.turns) and episode.turns and episode.final_observation is None:
-        raise EnvError(
-            f"episode {episode.id} has no observation after its last turn to verify a replay against"
-        )
-    observation = env.reset(episode.task)
-    if episode.turns or episode.final_observation is not None:
-        _compare(episode, 0, episode.observation_at(0), observation)
-    for index, past in enumerate(episode.turns[:turn]):
-        step = env.step(past.executed)
-        observation = step.observation
-        _compare(episode, index + 1, episode.observation_at(index + 1), observation)
-        if step.done != past.done:
-            raise ReplayMismatch(episode.id, index + 1, "done", past.done, step.done)
-    return observation
-
-
-def _compare(episode: Episode, turn: int, expected: Observation, got: Observation) -> None:
-    if expected.text != got.text:
-        raise ReplayMismatch(episode.id, turn, "text", expected.text, got.text)
-    if expected.admissible != got.admissible:
-        raise ReplayMismatch(episode.id, turn, "admissible actions", expected.admissible, got.admissible)
-    if None not in (expected.state_key, got.state_key) and expected.state_key != got.state_key:
-        raise ReplayMismatch(episode.id, turn, "state key", expected.state_key, got.state_key)

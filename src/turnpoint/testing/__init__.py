@@ -1,6 +1,7 @@
 """Stand-ins for tests, of this package and of others: a tiny environment and a scripted endpoint."""
 
 from turnpoint.testing.episodes import play_actions, play_oracle
+from turnpoint.testing.fake_endpoint import FakeEndpoint, Request, Scripted
 from turnpoint.testing.toy_env import (
     ToyEnv,
     ToySettings,
@@ -14,6 +15,9 @@ from turnpoint.testing.toy_env import (
 from turnpoint.testing.toy_game import ToyState
 
 __all__ = [
+    "FakeEndpoint",
+    "Request",
+    "Scripted",
     "ToyEnv",
     "ToySettings",
     "ToyState",

@@ -1,0 +1,95 @@
+"""What teachers are: some name turns and actions in text, others score tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from turnpoint.policy.protocol import Floats, ScoreRequest
+from turnpoint.prompts.report import Report
+from turnpoint.records import Episode, Message, Observation, Task, Turn
+
+Complete = Callable[[Sequence[Message]], Awaitable[str]]
+"""One free-standing model call: chat messages in, the reply's text out."""
+
+
+class TeacherFailure(StrEnum):
+    """Why a teacher gave no answer."""
+
+    TIME_OUT = "time_out"
+    """No answer before the deadline."""
+    UNREACHABLE = "unreachable"
+    """The connection or the server failed, retries included."""
+    REFUSED = "refused"
+    """The request was rejected, or the model declined to answer."""
+    UNPARSABLE = "unparsable"
+    """An answer came, but nothing in it could be used."""
+    BUDGET = "budget"
+    """A configured limit was reached: calls, tokens, or the length of a prompt."""
+    STATE = "state"
+    """The state in question could not be brought back in the teacher's environment."""
+
+
+class TeacherError(RuntimeError):
+    """A teacher could not answer; rows lose its signal and nothing else. Callers count by ``reason``."""
+
+    def __init__(self, reason: TeacherFailure, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A state in which a teacher is asked for the next action."""
+
+    task: Task
+    turns: Sequence[Turn]
+    """Every turn before the state, from the first of the task; those of a branch's parent included."""
+    observation: Observation
+    """What the agent sees now."""
+    snapshot: Any = None
+    """Native snapshot of the state where one is held; otherwise it is replayed from ``turns``."""
+    episode: Episode | None = None
+    """The recorded episode whose state it is, where there is one (its later turns are hindsight)."""
+    turn: int = 0
+    """Number of turns before the state."""
+
+
+class NamingTeacher(Protocol):
+    """Names pivotal turns and better actions, in text: it needs no tokenizer in common with the student."""
+
+    async def analyse(self, episode: Episode, max_pivots: int) -> Report | None:
+        """Report on a finished episode with at most ``max_pivots`` candidates; None = nothing to say.
+
+        Raises ``TeacherError``.
+        """
+
+    async def recover(self, situation: Situation) -> str | None:
+        """The best next action as the teacher writes it, unresolved; None if it names none.
+
+        Raises ``TeacherError``.
+        """
+
+    async def check(self) -> None:
+        """Prove before a run that the teacher can answer; raises ``ConfigError`` with the way out."""
+
+    def metrics(self) -> dict[str, float]:
+        """Totals since the teacher was built: calls, failures by reason, and whatever else it counts."""
+
+    async def close(self) -> None:
+        """Release connections and environments; may be called twice."""
+
+
+class ScoringTeacher(Protocol):
+    """Scores tokens; its tokenizer must be the student's."""
+
+    async def logprobs(self, requests: Sequence[ScoreRequest]) -> list[Floats]:
+        """Log-probabilities [len(response_ids)] in nats of each response token, request by request.
+
+        Raises ``TeacherError``.
+        """
+
+    async def close(self) -> None:
+        """Release what it holds; may be called twice."""
