@@ -76,6 +76,11 @@ def test_agrees_with_the_definition(normalise: str) -> None:
         values = rng.choice([0.0, 1.0, 0.35], size=size) if rng.random() < 0.5 else rng.normal(size=size)
         expected = slow.group(values.tolist(), labels.tolist(), normalise == "mean_std")
         np.testing.assert_allclose(group_advantages(values, labels, normalise=normalise), expected, atol=1e-9)
+        dead = [
+            peers for peers in map(labels.__eq__, set(labels.tolist())) if np.unique(values[peers]).size == 1
+        ]
+        share = len(dead) / max(1, len(set(labels.tolist())))
+        assert zero_variance_fraction(values, labels) == share
         states = [("s", int(label)) for label in labels]
         np.testing.assert_allclose(step_advantages(values, states, normalise=normalise), expected, atol=1e-9)
 

@@ -117,6 +117,8 @@ def test_agrees_with_the_definition() -> None:
             anchors = [rng.integers(0, 4, size=r.size).tolist() for r in rewards]
             chains.append(Chain(task, rewards, pivots, anchors))
             returns = slow.pivot_isolated(rewards, pivots, 0.9, 0.5, True, "start")
+            fresh = [list(range(k, r.size)) for k, r in zip([0, *pivots], rewards, strict=True)]
+            assert [list(turns) for turns in new_turns([r.size for r in rewards], pivots)] == fresh
             for n, reused in enumerate([0, *pivots]):
                 rows += [(len(scores), returns[n][t], anchors[n][t]) for t in range(reused, len(returns[n]))]
                 scores.append(float(sum(rewards[n])))
