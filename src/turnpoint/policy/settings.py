@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from turnpoint.config import Registry, Settings
 from turnpoint.policy.protocol import Policy
+
+if TYPE_CHECKING:
+    from turnpoint.envs import EnvSuite
+    from turnpoint.prompts import Prompter
 
 
 class PolicySettings(Settings):
@@ -15,6 +20,10 @@ class PolicySettings(Settings):
 
     kind: str
     """Which backend."""
+
+    def prepare(self, suite: EnvSuite, prompter: Prompter, *, cache: Path, seed: int) -> PolicySettings:
+        """Make what must exist before ``build`` (a built-in model); gives the settings to build from."""
+        return self
 
     def build(self, *, seed: int) -> Policy:
         """Load the model and make it ready to sample, score and update."""
@@ -85,6 +94,8 @@ class LocalPolicySettings(PolicySettings):
     """Train rows whose prompts extend each other as one sequence (same loss and gradient, fewer tokens)."""
     gradient_checkpointing: bool = False
     """Trade compute for memory in the update."""
+    keep_reference: bool = False
+    """Keep the initial weights so that ``reference`` log-probs can be asked for; always so if ``loss.kl`` > 0."""
     loss: LossSettings = LossSettings()
     optimizer: OptimizerSettings = OptimizerSettings()
 

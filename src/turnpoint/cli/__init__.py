@@ -1,0 +1,28 @@
+"""The ``turnpoint`` command; one module per command, each thin."""
+
+from __future__ import annotations
+
+import typer
+
+from turnpoint.cli import envs, evaluate, methods, recipes, resume, sft, train
+
+app = typer.Typer(
+    name="turnpoint",
+    help="Train multi-turn language-model agents from the turns where episodes go wrong.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("train")(train.train)
+app.command("resume")(resume.resume)
+app.command("eval")(evaluate.evaluate)
+app.command("sft")(sft.sft)
+app.add_typer(envs.app, name="envs")
+app.command("methods")(methods.methods)
+app.command("recipes")(recipes.recipes)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()

@@ -1,0 +1,5 @@
+"""``python -m turnpoint.cli``."""
+
+from turnpoint.cli import main
+
+main()

@@ -1,0 +1,51 @@
+"""``turnpoint train``: run a recipe from its first step."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from turnpoint.cli.common import config_path, console, user_faults
+
+
+def train(
+    recipe: Annotated[
+        str, typer.Argument(help="A YAML file, or the name of a recipe that comes with turnpoint.")
+    ],
+    overrides: Annotated[list[str] | None, typer.Argument(help="Settings, as section.setting=value.")] = None,
+) -> None:
+    """Train an agent; the last line on stdout is the run folder.
+
+    Example: turnpoint train quickstart train.steps=20 method.recovery_turns=1
+    """
+    from turnpoint.training.settings import load_run_config
+
+    with user_faults():
+        config = load_run_config(config_path(recipe), overrides or [])
+        from turnpoint.training.run import build_run, new_run_folder
+
+        run = build_run(config, new_run_folder(config))
+        start(run)
+
+
+def start(run: object, *, resume: bool = False, checkpoint: Path | None = None) -> None:
+    """Run the loop with a view on stderr, then print the outcome and the run folder."""
+    from turnpoint.training.loop import Trainer
+    from turnpoint.training.outcome import outcome_lines, write_report
+    from turnpoint.training.run import Run
+    from turnpoint.training.view import ConsoleView
+
+    assert isinstance(run, Run)
+    with ConsoleView(console(), run.config.train.steps) as view:
+        trainer = Trainer(run, view)
+        if resume:
+            view.note(f"resumed after step {trainer.resume(checkpoint)}")
+        asyncio.run(trainer.train())
+    report = write_report(run.folder)
+    for line in outcome_lines(run.folder):
+        typer.echo(line)
+    typer.echo(f"report: {report}")
+    typer.echo(str(run.folder))

@@ -1,0 +1,99 @@
+"""Steps that many methods share: playing groups, episode-level advantages, plain rows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import numpy as np
+
+from turnpoint.credit import episode_row_advantages, zero_variance_fraction
+from turnpoint.methods.tally import Tally
+from turnpoint.records import Episode, Group, Row, RowKind, StopReason, Task, Turn
+from turnpoint.rollouts import Rollouts
+
+UNUSABLE = frozenset({StopReason.ENV_ERROR, StopReason.TIME_OUT, StopReason.RESTORE_MISMATCH})
+"""Episodes that ended by a fault: their return means nothing, so they train nothing and are counted."""
+
+
+async def play_groups(tasks: Sequence[Task], rollouts: Rollouts, size: int) -> list[Group]:
+    """``size`` independent episodes of every task, all at once."""
+    episodes = await asyncio.gather(*(rollouts.play(task, i) for task in tasks for i in range(size)))
+    return [Group(task, list(episodes[n * size : (n + 1) * size])) for n, task in enumerate(tasks)]
+
+
+def usable_episodes(groups: Sequence[Group], tally: Tally) -> list[tuple[int, Episode]]:
+    """(group index, episode) of every episode with a meaningful return; the others are counted with their tokens."""
+    usable = []
+    for number, group in enumerate(groups):
+        for episode in group.episodes:
+            if episode.stop in UNUSABLE:
+                tally.add(f"dropped_episodes/{episode.stop}")
+                tally.add(f"dropped_tokens/{episode.stop}", episode.generated_tokens)
+            else:
+                usable.append((number, episode))
+    return usable
+
+
+def outcome_rows(
+    groups: Sequence[Group], tally: Tally, *, normalise: str, baseline: str, invalid_penalty: float
+) -> list[tuple[Turn, Row]]:
+    """Rows of all new turns with the group-relative outcome advantage on every token.
+
+    A = (R - mean) / F within the task's group, R the undiscounted return of the episode, less
+    ``invalid_penalty`` on the rows of turns without a parsable action.
+    """
+    usable = usable_episodes(groups, tally)
+    turns = [(owner, turn) for owner, (_, episode) in enumerate(usable) for turn in episode.new_turns]
+    if not turns:
+        return []
+    scores = [episode.total_reward for _, episode in usable]
+    tasks = [number for number, _ in usable]
+    penalties = [0.0 if turn.valid else invalid_penalty for _, turn in turns] if invalid_penalty else None
+    advantages = episode_row_advantages(
+        scores,
+        tasks,
+        [owner for owner, _ in turns],
+        normalise=normalise,
+        baseline=baseline,
+        penalties=penalties,
+    )
+    tally.mean("zero_variance_groups", zero_variance_fraction(scores, tasks))
+    return [
+        (turn, act_row(usable[owner][1], turn, np.full(len(turn.response_ids), advantage)))
+        for (owner, turn), advantage in zip(turns, advantages, strict=True)
+    ]
+
+
+def act_row(episode: Episode, turn: Turn, advantages: np.ndarray) -> Row:
+    """The row of an ordinary turn: trained under the very tokens it was sampled from."""
+    return Row(
+        prompt_ids=turn.prompt_ids,
+        response_ids=turn.response_ids,
+        old_logprobs=np.asarray(turn.logprobs),
+        advantages=advantages,
+        kind=RowKind.ACT,
+        task=episode.task.id,
+        episode=episode.id,
+        attempt=episode.attempt.index,
+        turn=turn.index,
+        anchor=turn.observation.state_key,
+        valid=turn.valid,
+    )
+
+
+def record_advantages(pairs: Sequence[tuple[Turn, Row]]) -> None:
+    """Keep each row's advantages on its turn, where the inspector finds them."""
+    for turn, row in pairs:
+        turn.scores["advantage"] = tuple(float(value) for value in row.advantages)
+
+
+class Stateless:
+    """For methods that carry nothing from step to step."""
+
+    def state_dict(self) -> dict[str, object]:
+        """Nothing."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, object]) -> None:
+        """Nothing to restore."""

@@ -1,0 +1,398 @@
+"""PivotOPD (arXiv 2609.40285): distil at pivotal turns, from the hinted student itself, inside one PPO update.
+
+A teacher names gold actions at pivotal turns. The frozen student, given the gold action as a hint, is its own
+token-level teacher: *preventive* distillation corrects the wrong turn (reverse KL, on the student's own
+tokens); *recovery* distillation teaches what to do in the state after it (forward KL, on tokens sampled from
+the hinted student); a *lesson* reaches every turn of the episode. All terms are advantages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, model_validator
+
+from turnpoint.config import ConfigError
+from turnpoint.credit import distillation_advantages
+from turnpoint.envs import Capabilities, EnvError
+from turnpoint.methods.parts import Stateless, outcome_rows, play_groups, record_advantages
+from turnpoint.methods.protocol import MethodSettings, Teachers
+from turnpoint.methods.tally import Tally
+from turnpoint.policy import ContextOverflow, ScoreRequest
+from turnpoint.prompts import GENERIC_REFLECTION, Prompter, assert_unhinted, leaks, resolve_action
+from turnpoint.records import Episode, Group, Observation, Pivot, Row, RowKind, Task, Turn
+from turnpoint.rollouts import Branch, Rollouts, Scorer
+from turnpoint.teachers.protocol import NamingTeacher, Situation, TeacherError
+
+Ablation = Literal[
+    "none", "preventive_only", "recovery_only", "random_turns", "hints_without_gold", "reverse_kl_recovery"
+]
+
+
+class PivotOPDSettings(MethodSettings):
+    """Pivotal-turn on-policy distillation from the hinted student."""
+
+    title: ClassVar[str] = "PivotOPD"
+    paper: ClassVar[str] = "arXiv 2609.40285"
+    terms: ClassVar[tuple[str, ...]] = (
+        "group-relative outcome",
+        "preventive (reverse KL)",
+        "lesson (reverse KL)",
+        "recovery (forward KL)",
+    )
+
+    kind: Literal["pivotopd"] = "pivotopd"
+    group: int = Field(default=8, ge=1)
+    """G: episodes per task."""
+    normalise: Literal["mean", "mean_std"] = "mean"
+    """Normaliser of the outcome term."""
+    baseline: Literal["episodes", "rows"] = "rows"
+    """Count an episode once, or once for each of its turns, in the outcome baseline."""
+    invalid_penalty: NonNegativeFloat = 0.0
+    """Subtracted from the score of turns without a parsable action."""
+    max_pivots: int = Field(default=5, ge=1)
+    """m: most pivotal turns the teacher may name in an episode."""
+    recovery_turns: NonNegativeInt = 2
+    """K: turns of each recovery branch; 0 = no recovery."""
+    max_recoveries: NonNegativeInt = 64
+    """Most recovery branches in a step, chosen uniformly."""
+    w_prev: NonNegativeFloat = 0.001
+    """Weight of the preventive term."""
+    w_traj: NonNegativeFloat = 0.001
+    """Weight of the lesson term."""
+    w_rec: NonNegativeFloat = 1.0
+    """Weight of the recovery term; published values assume a return of 10 on success."""
+    delta: PositiveFloat = 5.0
+    """Clip of the recovery log-ratio, applied before the weight."""
+    require_agreement: bool = False
+    """Drop recovery turns that commit another action than the one the hint named."""
+    ablation: Ablation = "none"
+    """One of the paper's ablations; overrides the settings it concerns."""
+
+    @model_validator(mode="after")
+    def _not_inert(self) -> Self:
+        if self.ablation == "recovery_only" and self.recovery_turns == 0:
+            raise ValueError(
+                "ablation recovery_only with recovery_turns 0 distils nothing; set recovery_turns >= 1"
+            )
+        return self
+
+    def effective(self) -> PivotOPDSettings:
+        """These settings with the ablation's own values put in."""
+        changes: dict[str, dict[str, float]] = {
+            "preventive_only": {"recovery_turns": 0, "w_prev": 0.1, "w_traj": 0.0},
+            "recovery_only": {"w_prev": 0.0, "w_traj": 0.0},
+        }
+        return self.model_copy(update=changes.get(self.ablation, {}))
+
+    def check(self, capabilities: Capabilities, teachers: Teachers) -> None:
+        if self.effective().distils:
+            teachers.require_naming("pivotopd")
+        if self.recovery_turns > 1 and not capabilities.deterministic:
+            raise ConfigError(
+                f"method.recovery_turns is {self.recovery_turns}, but this environment is not deterministic, so the "
+                "state after a pivotal turn cannot be reproduced; set method.recovery_turns to 1"
+            )
+
+    @property
+    def distils(self) -> bool:
+        """Whether any term needs the teacher."""
+        return self.w_prev > 0 or self.w_traj > 0 or (self.w_rec > 0 and self.recovery_turns > 0)
+
+    def build(self) -> PivotOPD:
+        return PivotOPD(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A queued recovery: branch off after ``turn`` of ``episode``."""
+
+    group: Group
+    episode: Episode
+    turn: int
+
+
+class PivotOPD(Stateless):
+    """See the module text; ``collect`` and ``credit`` follow the paper's Algorithm 1."""
+
+    def __init__(self, settings: PivotOPDSettings) -> None:
+        self.settings = settings.effective()
+        self.tally = Tally()
+
+    async def collect(self, tasks: Sequence[Task], rollouts: Rollouts, teachers: Teachers) -> list[Group]:
+        """G rollouts per task, a report on each, and recovery branches from the states after pivotal turns."""
+        groups = await play_groups(tasks, rollouts, self.settings.group)
+        if not self.settings.distils:
+            return groups
+        teacher = teachers.require_naming("pivotopd")
+        episodes = [episode for group in groups for episode in group.episodes if episode.turns]
+        await asyncio.gather(*(self._analyse(episode, teacher, rollouts) for episode in episodes))
+        jobs = self._queue(groups, rollouts)
+        branches = await asyncio.gather(*(self._recover(job, rollouts, teacher) for job in jobs))
+        for job, branch in zip(jobs, branches, strict=True):
+            if branch.turns:
+                job.group.branches.append(branch)
+        return groups
+
+    async def credit(self, groups: Sequence[Group], scorer: Scorer, teachers: Teachers) -> list[Row]:
+        """Rows of all turns (outcome + preventive + lesson) and of all recovery turns."""
+        s = self.settings
+        pairs = outcome_rows(
+            groups, self.tally, normalise=s.normalise, baseline=s.baseline, invalid_penalty=s.invalid_penalty
+        )
+        episodes = {episode.id: episode for group in groups for episode in group.episodes}
+        await self._add_distillation(pairs, episodes, scorer)
+        branches = [branch for group in groups for branch in group.branches]
+        pairs += await self._recovery_rows(branches, scorer)
+        self._note_empty_signals()
+        record_advantages(pairs)
+        return [row for _, row in pairs]
+
+    # ---- naming pivotal turns -------------------------------------------------------------------
+
+    async def _analyse(self, episode: Episode, teacher: NamingTeacher, rollouts: Rollouts) -> None:
+        """One report per episode, also for successes; a failed teacher costs its signal, not the rows."""
+        try:
+            report = await teacher.analyse(episode, self.settings.max_pivots)
+        except TeacherError as error:
+            self.tally.add(f"teacher_failures/{error.reason}")
+            return
+        self.tally.add("reports" if report else "reports_empty")
+        if report is None:
+            return
+        episode.lesson, episode.summary = report.lesson or None, report.summary
+        candidates = [(c.turn, c.action) for c in report.candidates]
+        source = "teacher"
+        if self.settings.ablation == "random_turns":
+            candidates, source = (
+                await self._random_candidates(episode, len(candidates), teacher, rollouts),
+                "random",
+            )
+        for turn, gold in candidates:
+            pivot = Pivot(turn, source, gold, note=report.turn_lessons.get(turn, ""))
+            episode.pivots.append(pivot)
+            self._resolve(pivot, episode.turns[turn])
+
+    def _resolve(self, pivot: Pivot, turn: Turn) -> None:
+        """Set ``pivot.resolved`` if the gold action exists there and differs from the one taken."""
+        self.tally.add("pivots_named")
+        resolved = resolve(pivot.gold_action, turn.observation)
+        if resolved is None:
+            self.tally.add("pivots_skipped/unresolved")
+        elif turn.valid and resolved == resolve(turn.executed, turn.observation):
+            self.tally.add("pivots_skipped/same_action")
+        else:
+            pivot.resolved = resolved
+            self.tally.add("pivots_used")
+
+    async def _random_candidates(
+        self, episode: Episode, count: int, teacher: NamingTeacher, rollouts: Rollouts
+    ) -> list[tuple[int, str]]:
+        """Ablation: as many turns, drawn without replacement, with the teacher's action for each."""
+        rng = rollouts.streams.rng("random_turns", episode.id)
+        turns = sorted(
+            rng.choice(len(episode.turns), size=min(count, len(episode.turns)), replace=False).tolist()
+        )
+        named = [(turn, await self._ask(teacher, situation(episode, turn))) for turn in turns]
+        return [(turn, action) for turn, action in named if action is not None]
+
+    # ---- recovery -------------------------------------------------------------------------------
+
+    def _queue(self, groups: Sequence[Group], rollouts: Rollouts) -> list[Job]:
+        """Jobs for pivotal turns that have a successor, at most ``max_recoveries``, uniformly chosen."""
+        if self.settings.recovery_turns == 0 or self.settings.w_rec == 0:
+            return []
+        jobs = [
+            Job(group, episode, pivot.turn)
+            for group in groups
+            for episode in group.episodes
+            for pivot in episode.pivots
+            if pivot.resolved is not None and pivot.turn + 1 < len(episode.turns)
+        ]
+        self.tally.add("recovery_jobs", len(jobs))
+        if len(jobs) <= self.settings.max_recoveries:
+            return jobs
+        self.tally.add("recovery_jobs_over_cap", len(jobs) - self.settings.max_recoveries)
+        rng = rollouts.streams.rng("recoveries", rollouts.step)
+        kept = rng.choice(len(jobs), size=self.settings.max_recoveries, replace=False)
+        return [jobs[i] for i in sorted(kept.tolist())]
+
+    async def _recover(self, job: Job, rollouts: Rollouts, teacher: NamingTeacher) -> Episode:
+        """Up to K hinted turns from the state after the mistake, each the student's own words."""
+        branch = rollouts.branch(job.episode, job.turn + 1, name=f"recovery-{job.turn}")
+        error = ""
+        try:
+            end = await self._play_recovery(branch, teacher, rollouts.prompter)
+        except ContextOverflow as overflow:
+            end, error = "prompt_too_long", str(overflow)
+        except EnvError as fault:
+            end, error = f"{type(fault).__name__}", str(fault)
+        self.tally.add(f"recovery_ended/{end}")
+        return branch.close(error)
+
+    async def _play_recovery(self, branch: Branch, teacher: NamingTeacher, prompter: Prompter) -> str:
+        s = self.settings
+        for k in range(1, s.recovery_turns + 1):
+            target = None
+            if s.ablation != "hints_without_gold":
+                target = resolve(await self._ask(teacher, branch_situation(branch)), branch.observation)
+                if target is None:
+                    return "no_recovery_action"
+            hint = self._hint(prompter, target)
+            turn = await branch.sample(None if s.ablation == "reverse_kl_recovery" else hint)
+            if (fault := self._recovery_fault(turn, target, hint)) is not None:
+                self.tally.add("dropped_tokens/recovery", len(turn.response_ids))
+                return fault
+            turn.hint, turn.gold_actions = hint, () if target is None else (target,)
+            branch.keep(turn)
+            if k < s.recovery_turns and not await branch.step():
+                return "episode_over"
+        return "complete"
+
+    def _recovery_fault(self, turn: Turn, target: str | None, hint: str) -> str | None:
+        """Why a sampled recovery turn cannot be used, or None."""
+        if not turn.valid:
+            return "no_action"
+        if leaks(turn.response) or hint in turn.response:
+            return "hint_leaked"
+        if target is not None:
+            agrees = resolve(turn.executed, turn.observation) == target
+            self.tally.mean("recovery_agreement", float(agrees))
+            if self.settings.require_agreement and not agrees:
+                return "other_action"
+        return None
+
+    def _hint(self, prompter: Prompter, action: str | None) -> str:
+        """The hint that names ``action``, or the generic reflection of the ablation without gold actions."""
+        if action is None or self.settings.ablation == "hints_without_gold":
+            return GENERIC_REFLECTION
+        return prompter.hint_text(action)
+
+    async def _ask(self, teacher: NamingTeacher, where: Situation) -> str | None:
+        try:
+            return await teacher.recover(where)
+        except TeacherError as error:
+            self.tally.add(f"teacher_failures/{error.reason}")
+            return None
+
+    # ---- credit ---------------------------------------------------------------------------------
+
+    async def _add_distillation(
+        self, pairs: Sequence[tuple[Turn, Row]], episodes: dict[str, Episode], scorer: Scorer
+    ) -> None:
+        """Add the preventive and the lesson term to the outcome rows, in place."""
+        s, wanted = self.settings, list[tuple[str, float, Turn, Row, ScoreRequest]]()
+        for turn, row in pairs:
+            episode = episodes[row.episode]
+            pivot = next((p for p in episode.pivots if p.turn == turn.index and p.resolved), None)
+            if s.w_prev > 0 and pivot is not None and pivot.resolved is not None:
+                hint = self._hint(scorer.prompter, pivot.resolved)
+                self._want(wanted, "preventive", s.w_prev, turn, row, scorer.hinted(turn, hint))
+            if s.w_traj > 0 and episode.lesson:
+                self._want(wanted, "lesson", s.w_traj, turn, row, scorer.with_lesson(turn, episode.lesson))
+        hinted = await scorer.logprobs([request for *_, request in wanted])
+        for (name, weight, turn, row, _), logprobs in zip(wanted, hinted, strict=True):
+            term = distillation_advantages(logprobs, row.old_logprobs, weight=weight)
+            row.advantages = row.advantages + term
+            turn.scores[name] = tuple(term.tolist())
+            self.tally.add(f"{name}_tokens", len(term))
+            self.tally.mean(f"{name}_gap", float(np.mean(logprobs - row.old_logprobs)), len(term))
+
+    def _note_empty_signals(self) -> None:
+        """A configured signal that reached no token is counted, and the trainer says so aloud."""
+        s = self.settings
+        on = {"preventive": s.w_prev > 0, "lesson": s.w_traj > 0, "recovery": s.w_rec * s.recovery_turns > 0}
+        for name, configured in on.items():
+            if configured and self.tally.get(f"{name}_tokens") == 0:
+                self.tally.add(f"signal_empty/{name}")
+
+    def _want(
+        self,
+        wanted: list[tuple[str, float, Turn, Row, ScoreRequest]],
+        name: str,
+        weight: float,
+        turn: Turn,
+        row: Row,
+        request: ScoreRequest | None,
+    ) -> None:
+        if request is None:
+            self.tally.add(f"{name}_skipped/prompt_too_long")
+        else:
+            wanted.append((name, weight, turn, row, request))
+
+    async def _recovery_rows(self, branches: Sequence[Episode], scorer: Scorer) -> list[tuple[Turn, Row]]:
+        """``w_rec * clip(log pi(y|c+h) - log pi(y|c), -delta, delta)``, trained under the unhinted context c."""
+        from_student = self.settings.ablation == "reverse_kl_recovery"
+        turns = [(branch, turn) for branch in branches for turn in branch.turns]
+        requests = []
+        for _, turn in turns:
+            assert turn.hint is not None
+            requests.append(scorer.hinted(turn, turn.hint) if from_student else scorer.plain(turn))
+        kept = [(b, t, r) for (b, t), r in zip(turns, requests, strict=True) if r is not None]
+        self.tally.add("recovery_skipped/prompt_too_long", len(turns) - len(kept))
+        scored = await scorer.logprobs([request for *_, request in kept])
+        return [
+            (turn, self._recovery_row(branch, turn, request, logprobs, from_student))
+            for (branch, turn, request), logprobs in zip(kept, scored, strict=True)
+        ]
+
+    def _recovery_row(
+        self, branch: Episode, turn: Turn, request: ScoreRequest, scored: np.ndarray, from_student: bool
+    ) -> Row:
+        assert turn.hint is not None
+        assert_unhinted(turn.messages, [turn.hint])
+        sampled = np.asarray(turn.logprobs)
+        hinted, plain = (scored, sampled) if from_student else (sampled, scored)
+        advantages = distillation_advantages(
+            hinted, plain, weight=self.settings.w_rec, clip=self.settings.delta
+        )
+        self.tally.add("recovery_tokens", len(advantages))
+        self.tally.mean("recovery_gap", float(np.mean(hinted - plain)), len(advantages))
+        self.tally.mean("recovery_clipped", float(np.mean(np.abs(hinted - plain) > self.settings.delta)))
+        return Row(
+            prompt_ids=turn.prompt_ids if from_student else request.prompt_ids,
+            response_ids=turn.response_ids,
+            old_logprobs=plain,
+            advantages=advantages,
+            kind=RowKind.RECOVERY,
+            task=branch.task.id,
+            episode=branch.id,
+            attempt=branch.attempt.index,
+            turn=turn.index,
+            anchor=turn.observation.state_key,
+        )
+
+
+def resolve(action: str | None, observation: Observation) -> str | None:
+    """The admissible action that ``action`` means there; verbatim where actions cannot be listed."""
+    if observation.admissible is None:
+        return action.strip() or None if action else None
+    return resolve_action(action, observation.admissible).action
+
+
+def situation(episode: Episode, turn: int) -> Situation:
+    """What a teacher is asked about: the state before ``turn`` of a recorded episode."""
+    return Situation(
+        task=episode.task,
+        turns=episode.turns[:turn],
+        observation=episode.turns[turn].observation,
+        snapshot=episode.turns[turn].snapshot,
+        episode=episode,
+        turn=turn,
+    )
+
+
+def branch_situation(branch: Branch) -> Situation:
+    """The present state of a recovery branch."""
+    return Situation(
+        task=branch.episode.task,
+        turns=branch.turns,
+        observation=branch.observation,
+        snapshot=branch.snapshot,
+        episode=None,
+        turn=len(branch.turns),
+    )

@@ -1,0 +1,41 @@
+"""Oracle pivots (PivotOPD section 3): turns after which the task is farther from done than before."""
+
+from __future__ import annotations
+
+from turnpoint.records import Episode
+
+
+def distances(episode: Episode) -> list[int | None]:
+    """L before every turn and after the last one [T + 1]; None = the task cannot be completed from there.
+
+    Raises ``ValueError`` if the episode was played without measuring distances.
+    """
+    if not episode.distances_known:
+        raise ValueError(
+            f"episode {episode.id} has no oracle distances; play it with measurement on, in an environment with an oracle"
+        )
+    return [*(turn.distance for turn in episode.turns), episode.final_distance]
+
+
+def oracle_pivots(episode: Episode) -> list[int]:
+    """0-based turns t with L(s_{t+1}) > L(s_t), becoming unsolvable included; none after that."""
+    path = distances(episode)
+    pivots = []
+    for turn, (before, after) in enumerate(zip(path, path[1:], strict=False)):
+        if before is None:
+            break
+        if after is None or after > before:
+            pivots.append(turn)
+    return pivots
+
+
+def first_oracle_pivot(episode: Episode) -> int | None:
+    """The first oracle pivot, or None."""
+    pivots = oracle_pivots(episode)
+    return pivots[0] if pivots else None
+
+
+def wasted_turns(episode: Episode) -> int | None:
+    """Turns played after the first oracle pivot; None without one."""
+    first = first_oracle_pivot(episode)
+    return None if first is None else len(episode.turns) - 1 - first

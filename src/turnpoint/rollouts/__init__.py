@@ -1,0 +1,9 @@
+"""Rollouts: the scheduler of episodes, stop rules, restarts, branches, and scoring of recorded turns."""
+
+from turnpoint.rollouts.play import AfterTurn, Branch, Rollouts, Start
+from turnpoint.rollouts.sampler import Sampler
+from turnpoint.rollouts.scorer import Scorer
+from turnpoint.rollouts.settings import RolloutSettings
+from turnpoint.rollouts.streams import Streams
+
+__all__ = ["AfterTurn", "Branch", "RolloutSettings", "Rollouts", "Sampler", "Scorer", "Start", "Streams"]

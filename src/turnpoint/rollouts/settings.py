@@ -1,0 +1,30 @@
+"""Settings of rollouts."""
+
+from __future__ import annotations
+
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from turnpoint.config import Settings
+
+
+class RolloutSettings(Settings):
+    """How episodes are played."""
+
+    temperature: NonNegativeFloat | None = None
+    """Sampling temperature; None = the policy's training temperature."""
+    top_p: PositiveFloat = 1.0
+    """Nucleus sampling; below 1 it is refused in training, where log-probs must be those of the policy."""
+    top_k: NonNegativeInt = 0
+    """Top-k sampling, 0 = off; refused in training for the same reason."""
+    max_response_tokens: PositiveInt = 512
+    """Longest response of one turn."""
+    max_turns: PositiveInt | None = None
+    """Turn budget; None = the environment's own."""
+    concurrent: PositiveInt = 256
+    """Most episodes open at a time."""
+    episode_seconds: PositiveFloat | None = None
+    """Wall clock of one episode, model and environment together; None = no limit."""
+    env_seconds: PositiveFloat | None = None
+    """Longest single environment call; when set, calls run in worker threads and a hung copy is given up."""
+    lockstep: bool = True
+    """Wait for all environment calls before the next model batch, so that results do not depend on timing."""

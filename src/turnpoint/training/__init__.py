@@ -1,0 +1,1 @@
+"""Training: run configs, the loop, evaluation, checkpoints, metrics, supervised warm starts."""

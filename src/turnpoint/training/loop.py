@@ -1,0 +1,184 @@
+"""The training loop: it samples tasks, calls the method, updates the policy, and knows no method by name."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from turnpoint.config import ConfigError
+from turnpoint.policy import ScoreRequest
+from turnpoint.records import Episode, EpisodeWriter, Group, Row
+from turnpoint.training.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
+from turnpoint.training.evaluate import evaluate
+from turnpoint.training.metrics import MetricsLog, open_loggers, scalars
+from turnpoint.training.run import Run, write_header
+from turnpoint.training.tasks import TaskSampler
+from turnpoint.training.view import View
+
+
+class Trainer:
+    """One run from its first (or resumed) step to its last."""
+
+    def __init__(self, run: Run, view: View) -> None:
+        self.run = run
+        self.view = view
+        self.step = 0
+        """Completed training steps."""
+        self._teacher_totals: dict[str, float] = {}
+
+    def resume(self, checkpoint: Path | None = None) -> int:
+        """Go back to a checkpoint (default: the newest of the run folder); returns its step."""
+        if checkpoint is None:
+            found = list_checkpoints(self.run.folder / "checkpoints")
+            if not found:
+                raise ConfigError(
+                    f"{self.run.folder} has no checkpoint to resume from; start it again with train"
+                )
+            checkpoint = found[-1][1]
+        self.step = load_checkpoint(checkpoint, self.run.policy, self.run.method)
+        return self.step
+
+    async def train(self) -> None:
+        """Train to ``train.steps``, evaluating and checkpointing on the way."""
+        run, config = self.run, self.run.config
+        if run.teachers.naming is not None:
+            await run.teachers.naming.check()
+        if self.step == 0:
+            write_header(run)
+        log = MetricsLog(run.folder / "metrics.jsonl", keep_until=self.step if self.step else None)
+        loggers, notes = open_loggers(config.loggers, run.folder)
+        for note in notes:
+            self.view.note(note)
+        sampler = TaskSampler(run.suite.tasks("train"), config.train.tasks_per_step, run.streams)
+        try:
+            if self.step == 0 and config.eval.before:
+                await self._evaluate(log)
+            while self.step < config.train.steps:
+                metrics = await self._step(sampler)
+                log.write(self.step, "train", metrics)
+                for logger in loggers:
+                    logger.log(self.step, scalars(metrics, "train"))
+                self.view.step(self.step, metrics)
+                if self._due(config.eval.every):
+                    summary = await self._evaluate(log)
+                    for logger in loggers:
+                        logger.log(self.step, scalars(summary, "eval"))
+                if self._due(config.train.checkpoint_every):
+                    self._checkpoint()
+        finally:
+            log.close()
+            for logger in loggers:
+                logger.close()
+            if run.teachers.naming is not None:
+                await run.teachers.naming.close()
+
+    def _due(self, every: int) -> bool:
+        return self.step == self.run.config.train.steps or (every > 0 and self.step % every == 0)
+
+    async def _step(self, sampler: TaskSampler) -> dict[str, Any]:
+        run, began = self.run, time.perf_counter()
+        rollouts = run.open_rollouts(self.step)
+        try:
+            groups = await run.method.collect(sampler.step(self.step), rollouts, run.teachers)
+            collected = time.perf_counter()
+            if run.config.train.recompute_old_logprobs:
+                await self._recompute(groups)
+            rows = await run.method.credit(groups, run.scorer, run.teachers)
+            credited = time.perf_counter()
+        finally:
+            rollouts.close()
+        update = run.policy.update(rows) if rows else {}
+        tally = run.method.tally.take()
+        self._conserve(rollouts.sampled_tokens, rows, tally)
+        self.step += 1
+        if run.config.train.save_episodes:
+            self._save_episodes(groups)
+        finished = time.perf_counter()
+        return {
+            **rollout_metrics(groups),
+            "sampled_tokens": rollouts.sampled_tokens,
+            "rows": len(rows),
+            **tally,
+            **self._teacher_metrics(),
+            **{f"update/{name}": value for name, value in update.items()},
+            "seconds": finished - began,
+            "seconds_collect": collected - began,
+            "seconds_credit": credited - collected,
+            "seconds_update": finished - credited,
+        }
+
+    def _teacher_metrics(self) -> dict[str, float]:
+        """What the naming teacher counted since the last step."""
+        naming = self.run.teachers.naming
+        totals = naming.metrics() if naming is not None else {}
+        fresh = {
+            f"teacher/{name}": value - self._teacher_totals.get(name, 0.0) for name, value in totals.items()
+        }
+        self._teacher_totals = dict(totals)
+        return fresh
+
+    async def _recompute(self, groups: Sequence[Group]) -> None:
+        turns = [t for g in groups for e in (*g.episodes, *g.branches) for t in e.new_turns if t.response_ids]
+        scored = await self.run.scorer.logprobs([ScoreRequest(t.prompt_ids, t.response_ids) for t in turns])
+        for turn, logprobs in zip(turns, scored, strict=True):
+            turn.logprobs = tuple(logprobs.tolist())
+
+    def _conserve(self, sampled: int, rows: Sequence[Row], tally: dict[str, float]) -> None:
+        """Every sampled token is in a row or was dropped by name; anything else is a defect of the method."""
+        in_rows = sum(len(row.response_ids) for row in rows)
+        dropped = sum(value for name, value in tally.items() if name.startswith("dropped_tokens/"))
+        if in_rows + dropped != sampled:
+            raise RuntimeError(
+                f"step {self.step}: {sampled} tokens were sampled, but {in_rows} are in rows and {dropped:.0f} were "
+                "dropped by name; the method lost or repeated turns"
+            )
+
+    def _save_episodes(self, groups: Sequence[Group]) -> None:
+        path = self.run.folder / "episodes" / f"step_{self.step:06d}.jsonl"
+        path.unlink(missing_ok=True)  # a resumed run repeats the step
+        with EpisodeWriter(path) as writer:
+            for group in groups:
+                for episode in (*group.episodes, *group.branches):
+                    writer.write(episode)
+
+    async def _evaluate(self, log: MetricsLog) -> dict[str, Any]:
+        began = time.perf_counter()
+        evaluation = await evaluate(self.run, self.run.config.eval)
+        path = self.run.folder / "eval" / f"step_{self.step:06d}.jsonl"
+        path.unlink(missing_ok=True)
+        with EpisodeWriter(path) as writer:
+            for episode in evaluation.episodes:
+                writer.write(episode)
+        summary = evaluation.summary.as_dict() | {"seconds": time.perf_counter() - began}
+        log.write(self.step, "eval", summary)
+        self.view.evaluation(self.step, evaluation.summary)
+        return summary
+
+    def _checkpoint(self) -> None:
+        save_checkpoint(
+            self.run.folder / "checkpoints", self.step, self.run.policy, self.run.method,
+            keep=self.run.config.train.keep_checkpoints,
+        )  # fmt: skip
+
+
+def rollout_metrics(groups: Sequence[Group]) -> dict[str, Any]:
+    """What the episodes of a step look like, whatever the method."""
+    episodes: list[Episode] = [episode for group in groups for episode in group.episodes]
+    turns = [turn for episode in episodes for turn in episode.new_turns]
+    branch_turns = sum(len(branch.turns) for group in groups for branch in group.branches)
+    ended = [episode for episode in episodes if episode.stop is not None and episode.stop.has_outcome]
+    return {
+        "episodes": len(episodes),
+        "success": float(np.mean([bool(e.success) for e in ended])) if ended else None,
+        "reward": float(np.mean([e.total_reward for e in ended])) if ended else None,
+        "turns": float(np.mean([len(e.turns) for e in episodes])) if episodes else 0.0,
+        "interactions": len(turns) + branch_turns,
+        "invalid": float(np.mean([not t.valid for t in turns])) if turns else 0.0,
+        "truncated": float(np.mean([t.truncated for t in turns])) if turns else 0.0,
+        "stops": dict(sorted(Counter(str(e.stop) for e in episodes).items())),
+    }

@@ -1,0 +1,64 @@
+"""The outcome of a run in words: success before and after, from the records in its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from turnpoint.training.metrics import read_metrics
+from turnpoint.training.view import percent
+
+
+def evaluations(folder: Path) -> list[dict[str, Any]]:
+    """Evaluation records of a run, in order of steps."""
+    return [record for record in read_metrics(folder / "metrics.jsonl") if record["kind"] == "eval"]
+
+
+def interval_text(value: dict[str, Any]) -> str:
+    """``61.0% [52.0%, 70.0%]``."""
+    return f"{percent(value['mean'])} [{percent(value['low'])}, {percent(value['high'])}]"
+
+
+def outcome_lines(folder: Path) -> list[str]:
+    """Success before and after training with 95 % intervals, and how the agent behaves now."""
+    found = evaluations(folder)
+    if not found:
+        return []
+    first, last = found[0], found[-1]
+    lines = [
+        f"held-out success before training (step {first['step']}): {interval_text(first['success'])}",
+        f"held-out success after training (step {last['step']}):  {interval_text(last['success'])}",
+    ]
+    if last["success"]["low"] > first["success"]["high"]:
+        lines.append("the gain is clear of both 95 % intervals")
+    return [*lines, *summary_lines(last)]
+
+
+def summary_lines(summary: dict[str, Any]) -> list[str]:
+    """Behaviour beyond success, one line for each figure that was measured."""
+    lines = [
+        f"  {name or 'all tasks'}: {interval_text(value)} (n={value['n']})"
+        for name, value in summary["by_type"].items()
+    ]
+    turns = summary["turns"]
+    lines.append(f"mean turns: {turns['mean']:.1f} [{turns['low']:.1f}, {turns['high']:.1f}]")
+    rates = {
+        "turns without a parsable action": summary["invalid_rate"],
+        "actions the environment did not accept": summary["ineffective_rate"],
+        "actions repeated in the same state": summary["repeated_rate"],
+    }
+    lines += [f"{name}: {percent(value)}" for name, value in rates.items()]
+    if "pivot_rate" in summary:
+        lines.append(f"episodes with an oracle pivot: {interval_text(summary['pivot_rate'])}")
+    if "recovered" in summary:
+        lines.append(f"solved in spite of a pivot: {interval_text(summary['recovered'])}")
+    if "wasted_turns" in summary:
+        lines.append(f"turns after the first pivot of failed episodes: {summary['wasted_turns']['mean']:.1f}")
+    return lines
+
+
+def write_report(folder: Path) -> Path:
+    """Write ``report.html``, a self-contained page about the run; returns its path."""
+    from turnpoint.inspector import write_run_report
+
+    return write_run_report(folder)

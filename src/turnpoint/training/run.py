@@ -1,0 +1,135 @@
+"""Putting a run together from its config: everything is built and checked before the first step."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import turnpoint
+from turnpoint.config import ConfigError
+from turnpoint.envs import EnvSuite
+from turnpoint.methods import Method, Teachers
+from turnpoint.policy import Policy
+from turnpoint.prompts import ChatRenderer, Prompter
+from turnpoint.records import Message
+from turnpoint.rollouts import Rollouts, Scorer, Streams
+from turnpoint.training.settings import RunConfig
+
+_PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pydantic")
+
+
+@dataclass(slots=True)
+class Run:
+    """A run, ready to step."""
+
+    config: RunConfig
+    folder: Path
+    suite: EnvSuite
+    prompter: Prompter
+    renderer: ChatRenderer
+    policy: Policy
+    method: Method
+    teachers: Teachers
+    streams: Streams
+    scorer: Scorer
+    rollouts: Rollouts | None = None
+    """Those of the step in progress; the self teacher samples through them."""
+
+    def open_rollouts(self, step: int) -> Rollouts:
+        """Rollouts of a training step."""
+        self.rollouts = Rollouts(
+            self.suite,
+            self.policy,
+            self.prompter,
+            self.renderer,
+            self.config.rollout,
+            self.streams,
+            step=step,
+        )
+        return self.rollouts
+
+    async def complete(self, messages: Sequence[Message]) -> str:
+        """The student's answer to free-standing messages, for teachers that are the student itself."""
+        if self.rollouts is None:
+            raise RuntimeError("the self teacher was asked outside a training step")
+        key = "self-teacher:" + "\n".join(message.content for message in messages)
+        return self.renderer.reply_text((await self.rollouts.complete(messages, key=key)).token_ids)
+
+
+def build_run(config: RunConfig, folder: Path) -> Run:
+    """Build every part and check that they fit; raises ``ConfigError`` or ``EnvDataError`` otherwise."""
+    suite = config.env.build()
+    prompter = Prompter(config.prompt, suite.instructions)
+    policy = config.policy.prepare(suite, prompter, cache=config.cache, seed=config.seed).build(
+        seed=config.seed
+    )
+    renderer = ChatRenderer(policy.tokenizer)
+    method = config.method.build()
+    run = Run(
+        config, folder, suite, prompter, renderer, policy, method, Teachers(), Streams(config.seed),
+        Scorer(policy, prompter, renderer),
+    )  # fmt: skip
+    if config.teacher is not None:
+        run.teachers.naming = config.teacher.build(suite, run.complete)
+    config.method.check(suite.capabilities, run.teachers)
+    for split, needed in (
+        ("train", config.train.tasks_per_step if config.train.steps else 0),
+        (config.eval.split, 1),
+    ):
+        if len(suite.tasks(split)) < needed:
+            raise ConfigError(
+                f"environment '{suite.name}' has {len(suite.tasks(split))} tasks in split '{split}', "
+                f"but at least {needed} are needed; add tasks or lower train.tasks_per_step"
+            )
+    return run
+
+
+def write_header(run: Run) -> None:
+    """Write the resolved config and the versions and data hashes of the run into its folder."""
+    run.folder.mkdir(parents=True, exist_ok=True)
+    resolved = run.config.model_dump(mode="json")
+    (run.folder / "config.yaml").write_text(yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True))
+    header = {
+        "turnpoint": turnpoint.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "env": run.suite.header(),
+        "seed": run.config.seed,
+    }
+    (run.folder / "header.json").write_text(json.dumps(header, indent=1, default=str))
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def new_run_folder(config: RunConfig) -> Path:
+    """``out/name``, or ``out/name-2`` and so on: a run never writes into another one's folder."""
+    base = config.out / config.name
+    folder, number = base, 2
+    while folder.exists() and any(folder.iterdir()):
+        folder, number = base.with_name(f"{base.name}-{number}"), number + 1
+    return folder
+
+
+def describe(config: RunConfig) -> dict[str, Any]:
+    """The few settings a reader wants to see first."""
+    return {
+        "method": config.method.kind,
+        "env": config.env.kind,
+        "policy": config.policy.kind,
+        "teacher": config.teacher.kind if config.teacher else None,
+        "steps": config.train.steps,
+        "seed": config.seed,
+    }

@@ -1,0 +1,115 @@
+"""The run config: every section of a recipe, typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    SerializeAsAny,
+    ValidationError,
+    model_validator,
+)
+
+from turnpoint.config import ConfigError, Settings, apply_overrides, explain, load_yaml
+from turnpoint.envs import EnvSettings, env_registry
+from turnpoint.methods import MethodSettings, method_registry
+from turnpoint.policy.settings import PolicySettings, policy_registry
+from turnpoint.prompts import PromptSettings
+from turnpoint.rollouts import RolloutSettings
+from turnpoint.teachers.registry import TeacherSettings, teacher_registry
+
+
+class TrainSettings(Settings):
+    """The training loop."""
+
+    steps: NonNegativeInt = 100
+    """Training steps in all; a resumed run goes on to the same number."""
+    tasks_per_step: PositiveInt = 16
+    """Tasks sampled in each step, without replacement until all were used."""
+    checkpoint_every: NonNegativeInt = 10
+    """Steps between checkpoints, 0 = only at the end."""
+    keep_checkpoints: PositiveInt = 2
+    """Newest checkpoints that are kept; the last one is always among them."""
+    recompute_old_logprobs: bool = False
+    """Score sampled tokens again before the update instead of using the sampler's log-probs."""
+    save_episodes: bool = True
+    """Write every episode of every step to the run folder."""
+
+
+class EvalSettings(Settings):
+    """Evaluation on held-out tasks."""
+
+    every: NonNegativeInt = 10
+    """Steps between evaluations, 0 = only before and after."""
+    before: bool = True
+    """Evaluate before the first step."""
+    tasks: PositiveInt = 100
+    """First n tasks of the split."""
+    samples: PositiveInt = 1
+    """Episodes per task."""
+    split: str = "valid"
+    """Which tasks."""
+    temperature: NonNegativeFloat = 0.4
+    """Sampling temperature, 0 = greedy."""
+    top_p: PositiveFloat = 1.0
+    """Nucleus sampling."""
+    top_k: NonNegativeInt = 0
+    """Top-k sampling, 0 = off."""
+    measure: bool = True
+    """Record oracle distances where the environment has an oracle."""
+
+
+class RunConfig(Settings):
+    """A whole run."""
+
+    name: str = "run"
+    """Name of the run; its folder is ``out/name``."""
+    out: Path = Path("runs")
+    """Where run folders are made."""
+    cache: Path = Path(".cache/turnpoint")
+    """Where warm-started models and prepared data are kept."""
+    seed: int = 0
+    """The one seed; every random choice derives from it."""
+    env: Annotated[SerializeAsAny[EnvSettings], BeforeValidator(env_registry.parse)]
+    """Environment and its tasks."""
+    prompt: PromptSettings = PromptSettings()
+    """How turns become prompts."""
+    policy: Annotated[SerializeAsAny[PolicySettings], BeforeValidator(policy_registry.parse)]
+    """The model that is trained."""
+    teacher: Annotated[SerializeAsAny[TeacherSettings], BeforeValidator(teacher_registry.parse)] | None = None
+    """Who names pivotal turns and gold actions."""
+    method: Annotated[SerializeAsAny[MethodSettings], BeforeValidator(method_registry.parse)]
+    """How episodes are collected and credited."""
+    rollout: RolloutSettings = RolloutSettings()
+    """How episodes are played in training."""
+    train: TrainSettings = TrainSettings()
+    """The loop."""
+    eval: EvalSettings = EvalSettings()
+    """Evaluation."""
+    loggers: list[str] = Field(default_factory=lambda: ["tensorboard"])
+    """Loggers beside metrics.jsonl: ``tensorboard``; one that is not installed is skipped with a note."""
+
+    @model_validator(mode="after")
+    def _on_policy(self) -> Self:
+        if (self.rollout.top_p < 1 or self.rollout.top_k > 0) and not self.train.recompute_old_logprobs:
+            raise ValueError(
+                f"rollout.top_p={self.rollout.top_p}, rollout.top_k={self.rollout.top_k}: sampling from a cut "
+                "distribution gives log-probs that are not the policy's; set them to 1 and 0"
+            )
+        return self
+
+
+def load_run_config(path: Path | str | dict[str, Any], overrides: list[str] | None = None) -> RunConfig:
+    """Read a recipe, apply dotted overrides, validate. Raises ``ConfigError`` with all faults, one a line."""
+    data = dict(path) if isinstance(path, dict) else load_yaml(Path(path))
+    try:
+        return RunConfig.model_validate(apply_overrides(data, overrides or []))
+    except ValidationError as error:
+        raise ConfigError(explain(error)) from error
