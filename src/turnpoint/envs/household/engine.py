@@ -10,10 +10,8 @@ from typing import NamedTuple
 
 from turnpoint.envs.household.game import NOWHERE, Game, State
 from turnpoint.envs.household.goals import LOOK, TREATMENTS, TWO
-from turnpoint.envs.household.text import describe, introduction
+from turnpoint.envs.household.text import UNKNOWN, describe
 
-UNKNOWN = "Nothing happens."
-"""Answer to a command that is not admissible."""
 _VIEWS = 4096
 
 
@@ -39,10 +37,6 @@ class Engine:
             kind: tuple(game.bit(how.done, thing) for thing in range(len(game.objects)))
             for kind, how in TREATMENTS.items()
         }
-
-    def introduction(self) -> str:
-        """First observation of an episode."""
-        return introduction(self.game)
 
     def commands(self, state: State) -> dict[str, Action]:
         """Admissible commands in alphabetical order with what they do; do not change the dict."""

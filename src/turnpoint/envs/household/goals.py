@@ -87,15 +87,16 @@ def parse_goal(text: str) -> Goal:
     for kind in TASK_TYPES:
         if not objects or (kind != LOOK and not receptacles):
             continue
-        if kind == LOOK:
-            goal = Goal(kind, objects[-1], lamp=objects[0])
-        else:
-            goal = Goal(kind, objects[0], receptacles[0])
+        goal = Goal(kind, objects[0], receptacles[0]) if kind != LOOK else _look_goal(objects)
         wanted = _squeeze(goal_text(goal))
         # The problem's own closing bracket follows the goal.
         if section in (wanted, wanted + ")"):
             return goal
     raise ValueError("its goal is none of the six ALFWorld task types")
+
+
+def _look_goal(objects: list[str]) -> Goal:
+    return Goal(LOOK, objects[-1], lamp=objects[0])
 
 
 def _squeeze(text: str) -> str:

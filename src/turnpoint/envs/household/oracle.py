@@ -1,7 +1,7 @@
 """Exact oracle: the least number of commands that still wins, and every command of a shortest way.
 
-Every two places are one ``go to`` apart, so a shortest solution is a short list of *stops* (put down what is
-in the way, fetch, treat, deliver). It costs one command per deed, one per receptacle that has to be opened, and
+Every two places are one ``go to`` apart, so a shortest solution is a short list of *stops*: put down what is
+in the way, fetch, treat, deliver. It costs one command per deed, one per receptacle that has to be opened and
 one per change of location between stops. Minimising over the stops is a breadth-first search from which every
 state that cannot matter is cut; it takes microseconds and equals the search over all commands.
 """

@@ -1,7 +1,7 @@
 """Household problems as ground facts, and the files they are read from and written to.
 
 Released ALFWorld games are JSON files called ``game.tw-pddl`` with a PDDL domain, a text grammar (both the
-same in every game), a PDDL problem and a walkthrough. Domain and grammar are built into the engine, so only the
+same in every game), a PDDL problem and a walkthrough. Domain and grammar are built into the engine: only the
 problem, the task sentence and the help text are read. Everything is lower-cased, as TextWorld does.
 """
 
@@ -59,7 +59,8 @@ class Problem:
 
 
 _FACT = re.compile(r"\(([^()]+)\)")
-_TASK = re.compile(r'"task": \[\s*\{\s*"rhs": "(.*?)"', re.S)
+TASK_PATTERN = re.compile(r'"task": \[\s*\{\s*"rhs": "(.*?)"', re.S)
+"""Where a grammar holds the task sentence (group 1, as inside a JSON string)."""
 _HELP = re.compile(r'feedback :: "\n(Available commands:.*?)";', re.S)
 
 
@@ -131,7 +132,7 @@ def _task(document: dict[str, Any], path: Path) -> str:
     grammar = document.get("grammar")
     if not isinstance(grammar, str):
         raise GameFileError(f"{path}: has no 'grammar'; it is not an ALFWorld game file")
-    found = _TASK.search(grammar)
+    found = TASK_PATTERN.search(grammar)
     if found is None:
         raise GameFileError(f"{path}: its grammar has no task sentence")
     if "move {o} to {r}" not in grammar:
