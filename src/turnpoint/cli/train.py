@@ -33,8 +33,9 @@ def train(
 
 def start(run: object, *, resume: bool = False, checkpoint: Path | None = None) -> None:
     """Run the loop with a view on stderr, then print the outcome and the run folder."""
+    from turnpoint.inspector import write_run_report
     from turnpoint.training.loop import Trainer
-    from turnpoint.training.outcome import outcome_lines, write_report
+    from turnpoint.training.outcome import outcome_lines
     from turnpoint.training.run import Run
     from turnpoint.training.view import ConsoleView
 
@@ -44,7 +45,7 @@ def start(run: object, *, resume: bool = False, checkpoint: Path | None = None) 
         if resume:
             view.note(f"resumed after step {trainer.resume(checkpoint)}")
         asyncio.run(trainer.train())
-    report = write_report(run.folder)
+    report = write_run_report(run.folder)
     for line in outcome_lines(run.folder):
         typer.echo(line)
     typer.echo(f"report: {report}")

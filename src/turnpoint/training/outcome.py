@@ -56,9 +56,3 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
         lines.append(f"turns after the first pivot of failed episodes: {summary['wasted_turns']['mean']:.1f}")
     return lines
 
-
-def write_report(folder: Path) -> Path:
-    """Write ``report.html``, a self-contained page about the run; returns its path."""
-    from turnpoint.inspector import write_run_report
-
-    return write_run_report(folder)

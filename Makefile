@@ -1,0 +1,41 @@
+# Everything a newcomer needs: `make quickstart` and `make test`.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+# Index that serves CPU builds of torch, where the default one does not:
+# make quickstart TORCH_INDEX=https://download.pytorch.org/whl/cpu
+TORCH_INDEX ?=
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+WORKERS ?= 2
+
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help setup quickstart test core lint types fast slow clean
+
+help:  ## Show this list.
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
+
+setup: $(VENV)/.ready  ## Make .venv with everything for training on a CPU and for the tests.
+
+$(VENV)/.ready: pyproject.toml requirements/cpu.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) -c requirements/cpu.txt -e '.[train,dev]'
+	touch $@
+
+quickstart: setup  ## Warm-start a small agent, train it with PivotOPD, show success before and after.
+	$(BIN)/turnpoint train recipes/quickstart.yaml
+
+test: lint types core  ## Lint, types and the core tests.
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+core: setup
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+clean:  ## Remove environments and caches.
+	rm -rf $(VENV) .venvs .cache .mypy_cache .ruff_cache .pytest_cache
