@@ -10,12 +10,11 @@ from turnpoint.envs.household.engine import Action, Engine
 from turnpoint.envs.household.game import Game, State
 from turnpoint.envs.household.observed import ObservedOracle
 from turnpoint.envs.household.oracle import Oracle
-from turnpoint.envs.household.settings import HouseholdSettings
+from turnpoint.envs.household.settings import CAPABILITIES, HouseholdSettings
 from turnpoint.envs.household.text import UNKNOWN, introduction, reminder
-from turnpoint.envs.protocol import Capabilities, EnvError, Knowledge
+from turnpoint.envs.protocol import EnvError, Knowledge
 from turnpoint.records import Observation, Step, Task
 
-CAPABILITIES = Capabilities(deterministic=True, snapshots=True, oracle=True, admissible=True)
 HIDDEN = frozenset({"help"})
 """Commands that the engine accepts and prompts do not list."""
 

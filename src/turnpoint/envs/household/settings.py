@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
@@ -10,6 +10,7 @@ from turnpoint.config import Settings
 from turnpoint.envs.household.goals import TASK_TYPES
 from turnpoint.envs.household.layout import task_rooms
 from turnpoint.envs.household.statistics import ROOMS
+from turnpoint.envs.protocol import Capabilities
 from turnpoint.envs.registry import EnvSettings
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ TaskType = Literal[
     "pick_cool_then_place_in_recep",
     "pick_two_obj_and_place",
 ]
+
+CAPABILITIES = Capabilities(deterministic=True, snapshots=True, oracle=True, admissible=True)
 
 
 class GeneratorSettings(Settings):
@@ -47,7 +50,7 @@ class GeneratorSettings(Settings):
     """Share of receptacles that stand where another one stands, as in most real games."""
     temptations: float = Field(default=0.0, ge=0.0, le=1.0)
     """Share of games with objects that look useful and spoil the episode when they are picked up."""
-    traps: int = Field(default=4, ge=1, le=20)
+    traps: int = Field(default=6, ge=1, le=20)
     """Tempting objects per tempting game; all but one (if there are several) can never be put down again."""
 
     @model_validator(mode="after")
@@ -74,6 +77,9 @@ class GeneratorSettings(Settings):
 
 class HouseholdSettings(EnvSettings):
     """Household tasks of ALFWorld: generated games, or released ones from a folder."""
+
+    capabilities: ClassVar[Capabilities] = CAPABILITIES
+    data: ClassVar[str] = "generated games; released ALFWorld files through games=FOLDER"
 
     kind: Literal["household"] = "household"
     games: str = "generated"

@@ -6,8 +6,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from turnpoint.envs.household.env import CAPABILITIES, HouseholdEnv, Play
-from turnpoint.envs.household.settings import HouseholdSettings
+from turnpoint.envs.household.env import HouseholdEnv, Play
+from turnpoint.envs.household.settings import CAPABILITIES, HouseholdSettings
 from turnpoint.envs.household.sources import FolderGames, GameSource, GeneratedGames
 from turnpoint.envs.protocol import EnvDataError, EnvError
 from turnpoint.records import Task
