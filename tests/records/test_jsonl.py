@@ -18,6 +18,7 @@ from turnpoint.records import (
     Observation,
     Pivot,
     RecordError,
+    Reflection,
     StopReason,
     Task,
     Turn,
@@ -82,6 +83,15 @@ def episodes(draw: st.DrawFn) -> Episode:
         attempt=draw(st.sampled_from([Attempt(), Attempt(2, ("look",), "c")])),
         final_observation=draw(st.none() | st.just(Observation("end", ("a",), "k"))),
         pivots=[Pivot(1, "oracle", "go", "go left", 0.25, "why")],
+        reflection=draw(
+            st.sampled_from(
+                [
+                    None,
+                    Reflection(),
+                    Reflection((Message("user", "why?"),), (1,), (2, 3), (-1.0, -2.0), "r", True, 0, "look", True),
+                ]
+            )
+        ),
         lesson=draw(st.none() | text.filter(bool)),
         error=draw(text),
         info={"noise": [1, 2]},

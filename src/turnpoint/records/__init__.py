@@ -1,5 +1,6 @@
 """The data types every room shares, and their versioned JSONL form. This room imports no other."""
 
+from turnpoint.records.codec import EPISODE_VERSION, RecordError, episode_from_dict, episode_to_dict
 from turnpoint.records.episode import (
     Attempt,
     Episode,
@@ -7,19 +8,11 @@ from turnpoint.records.episode import (
     Fork,
     Group,
     Pivot,
+    Reflection,
     StopReason,
     Turn,
 )
-from turnpoint.records.jsonl import (
-    EPISODE_VERSION,
-    EpisodeReader,
-    EpisodeWriter,
-    ReadReport,
-    RecordError,
-    episode_from_dict,
-    episode_to_dict,
-    read_episodes,
-)
+from turnpoint.records.jsonl import EpisodeReader, EpisodeWriter, ReadReport, read_episodes
 from turnpoint.records.row import Row, RowKind
 from turnpoint.records.task import Message, Observation, Step, Task
 
@@ -37,6 +30,7 @@ __all__ = [
     "Pivot",
     "ReadReport",
     "RecordError",
+    "Reflection",
     "Row",
     "RowKind",
     "Step",

@@ -133,6 +133,24 @@ class Turn:
 
 
 @dataclass(slots=True)
+class Reflection:
+    """What the policy said about its failed attempt: the earliest wrong turn and a remark (PivoARL)."""
+
+    messages: tuple[Message, ...] = ()
+    prompt_ids: tuple[int, ...] = ()
+    response_ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    response: str = ""
+    truncated: bool = False
+    pivot: int | None = None
+    """0-based turn the next attempt restarts from; None if none could be parsed."""
+    remark: str = ""
+    valid: bool = False
+    """Turn and remark could both be parsed; an invalid reflection earns nothing."""
+    scores: dict[str, tuple[float, ...]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Episode:
     """One pass through a task, from its first turn or from a fork."""
 
@@ -154,6 +172,8 @@ class Episode:
     distances_known: bool = False
     """Whether ``Turn.distance`` was measured (a measured None means the task is unsolvable from there)."""
     pivots: list[Pivot] = field(default_factory=list)
+    reflection: Reflection | None = None
+    """What the policy said after this attempt failed, where it was asked."""
     lesson: str | None = None
     summary: str = ""
     error: str = ""
