@@ -1,0 +1,141 @@
+"""Proofs about processes: another one sees the same, and this one does not grow."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from turnpoint.envs.checks.walks import Bench, CheckFailed, CheckSkipped, Outcome, choose_any, digest, record
+from turnpoint.envs.protocol import EnvSuite
+from turnpoint.envs.registry import EnvSettings
+from turnpoint.records import Task
+
+_BYTES_PER_RESET = 256
+"""Python memory a reset may keep; one leaked observation is more."""
+_RSS_PER_RESET = 32_768
+_TIME_OUT = 600.0
+
+
+def other_process(bench: Bench) -> Outcome:
+    """A walk in another process, with another hash seed, shows the same to the letter."""
+    bench.need(deterministic=True)
+    here = digests(bench.suite, bench.tasks, bench.length)
+    script = "from turnpoint.envs.checks.process import child; child()"
+    environment = os.environ | {"PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        input=_packed(bench),
+        capture_output=True,
+        env=environment,
+        timeout=_TIME_OUT,
+        check=False,
+    )
+    if done.returncode:
+        raise CheckFailed(f"the other process failed: {done.stderr.decode(errors='replace')[-400:]}")
+    there = pickle.loads(done.stdout)
+    for task, expected, got in zip(bench.tasks, here, there, strict=True):
+        if expected != got:
+            raise CheckFailed(
+                f"task {task.id}: the same actions show something else in another process; a common cause is "
+                "hash() of a text, or the order of a set"
+            )
+    return f"{len(here)} walks", len(here)
+
+
+def _packed(bench: Bench) -> bytes:
+    """What the child needs: the suite itself or, where it cannot be pickled, its settings."""
+    suite: Any = bench.suite
+    tasks = [(t.id, t.env, t.instruction, t.type, t.domain, t.seed, dict(t.data)) for t in bench.tasks]
+    try:
+        packed = pickle.dumps(suite)
+    except Exception as error:
+        settings = getattr(suite, "settings", None)
+        if not isinstance(settings, EnvSettings):
+            raise CheckSkipped(
+                f"the suite can neither be pickled ({error}) nor built again from a 'settings' attribute"
+            ) from error
+        packed = pickle.dumps(settings)
+    return pickle.dumps((sys.path, packed, tasks, bench.length))
+
+
+def child() -> None:
+    """Body of the other process: digests of the walks, pickled, on stdout."""
+    path, packed, tasks, length = pickle.loads(sys.stdin.buffer.read())
+    sys.path[:] = path
+    suite = pickle.loads(packed)
+    if isinstance(suite, EnvSettings):
+        suite = suite.build()
+    result = digests(suite, [Task(*fields) for fields in tasks], length)
+    sys.stdout.buffer.write(pickle.dumps(result))
+
+
+def digests(suite: EnvSuite, tasks: Sequence[Task], length: int) -> list[str]:
+    """Fingerprint of a random walk through each task."""
+    env = suite.make()
+    try:
+        return [digest(record(env, task, choose_any, length)) for task in tasks]
+    finally:
+        env.close()
+
+
+def memory(bench: Bench) -> Outcome:
+    """Five hundred resets (a hundred if quick) with a few steps leave nothing behind."""
+    resets = 100 if bench.quick else 500
+    env = bench.suite.make()
+    with _tracing():
+        _play(bench, env, resets // 2)  # fills caches, which may be kept
+        before = _usage()
+        _play(bench, env, resets)
+        after = _usage()
+    env.close()
+    bytes_, rss, files, threads = (now - then for now, then in zip(after, before, strict=True))
+    for grown, allowed, what in (
+        (bytes_, _BYTES_PER_RESET * resets, "bytes of Python memory"),
+        (rss, _RSS_PER_RESET * resets, "bytes of process memory"),
+        (files, 2, "open files"),
+        (threads, 2, "threads"),
+    ):
+        if grown > allowed:
+            raise CheckFailed(f"{resets} resets left {grown} {what} behind ({grown / resets:.1f} each)")
+    kept = bytes_ / resets
+    return f"{kept:.1f} bytes kept per reset over {resets} resets", kept
+
+
+def _play(bench: Bench, env: Any, resets: int) -> None:
+    for number in range(resets):
+        observation = env.reset(bench.tasks[number % len(bench.tasks)])
+        for _ in range(3):
+            step = env.step(observation.admissible[0] if observation.admissible else "look")
+            observation = step.observation
+            if step.done:
+                break
+
+
+@contextmanager
+def _tracing() -> Iterator[None]:
+    was = tracemalloc.is_tracing()
+    if not was:
+        tracemalloc.start()
+    try:
+        yield
+    finally:
+        if not was:
+            tracemalloc.stop()
+
+
+def _usage() -> tuple[int, int, int, int]:
+    """Python bytes, resident bytes, open files, threads; 0 where the system does not tell."""
+    gc.collect()
+    statm, files = Path("/proc/self/statm"), Path("/proc/self/fd")
+    rss = int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else 0
+    opened = len(list(files.iterdir())) if files.exists() else 0
+    return tracemalloc.get_traced_memory()[0], rss, opened, threading.active_count()
