@@ -1,6 +1,7 @@
 """Rollouts: the scheduler of episodes, stop rules, restarts, branches, and scoring of recorded turns."""
 
-from turnpoint.rollouts.play import AfterTurn, Branch, Rollouts, Start
+from turnpoint.rollouts.branch import Branch
+from turnpoint.rollouts.play import AfterTurn, Rollouts, Start
 from turnpoint.rollouts.sampler import Sampler
 from turnpoint.rollouts.scorer import Scorer
 from turnpoint.rollouts.settings import RolloutSettings

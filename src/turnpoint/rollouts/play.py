@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from turnpoint.envs import Env, EnvError, EnvSuite
 from turnpoint.envs.replay import ReplayMismatch, restore_turn
@@ -28,6 +28,9 @@ from turnpoint.records import (
 from turnpoint.rollouts.sampler import Sampler
 from turnpoint.rollouts.settings import RolloutSettings
 from turnpoint.rollouts.streams import Streams
+
+if TYPE_CHECKING:
+    from turnpoint.rollouts.branch import Branch
 
 T = TypeVar("T")
 AfterTurn = Callable[[Episode], Awaitable[StopReason | None]]
@@ -127,13 +130,13 @@ class Rollouts:
                 async with asyncio.timeout(self.settings.episode_seconds), self._env() as env:
                     await self._play(episode, env, start, after_turn, depth)
             except TimeoutError:
-                _end(episode, StopReason.TIME_OUT, error="the wall clock of the episode ran out")
+                end_episode(episode, StopReason.TIME_OUT, error="the wall clock of the episode ran out")
             except ReplayMismatch as error:
-                _end(episode, StopReason.RESTORE_MISMATCH, error=str(error))
+                end_episode(episode, StopReason.RESTORE_MISMATCH, error=str(error))
             except ContextOverflow as error:
-                _end(episode, StopReason.CONTEXT_LIMIT, error=str(error))
+                end_episode(episode, StopReason.CONTEXT_LIMIT, error=str(error))
             except EnvError as error:
-                _end(episode, StopReason.ENV_ERROR, error=str(error))
+                end_episode(episode, StopReason.ENV_ERROR, error=str(error))
             finally:
                 self.policy.end_session(episode.id)
             episode.seconds = time.monotonic() - began
@@ -143,28 +146,28 @@ class Rollouts:
         self, episode: Episode, env: Env, start: Start | None, after_turn: AfterTurn | None, depth: int | None
     ) -> None:
         if start is None:
-            observation = await self._call(env.reset, episode.task)
+            observation = await self.call(env.reset, episode.task)
         else:
-            observation = await self._call(restore_turn, env, start.episode, start.turn)
+            observation = await self.call(restore_turn, env, start.episode, start.turn)
             episode.turns = [replace(turn, reused=True) for turn in start.episode.turns[: start.turn]]
         generated = 0
         while True:
             episode.final_observation = observation
             if len(episode.turns) >= self.max_turns:
-                return _end(episode, StopReason.MAX_TURNS, success=False)
+                return end_episode(episode, StopReason.MAX_TURNS, success=False)
             if depth is not None and generated >= depth:
-                return _end(episode, StopReason.DEPTH_CAP)
+                return end_episode(episode, StopReason.DEPTH_CAP)
             turn = await self.respond(episode, observation)
             episode.turns.append(turn)  # before it is executed: a crash must not lose what was sampled
             await self._measure(turn, env)
-            step = await self._execute(env, turn)
+            step = await self.execute(env, turn)
             generated += 1
             observation = episode.final_observation = step.observation
             if step.done:
                 return await self._finish(episode, env, step)
             if after_turn is not None and (reason := await after_turn(episode)) is not None:
                 await self._keep_final(episode, env)
-                return _end(episode, reason)
+                return end_episode(episode, reason)
             await self._keep_final(episode, env)
 
     async def respond(
@@ -235,41 +238,57 @@ class Rollouts:
 
     def branch(self, episode: Episode, turn: int, *, name: str) -> Branch:
         """Open a recovery branch at the state before ``turn`` (``len(turns)``: after the last)."""
+        from turnpoint.rollouts.branch import Branch
+
         return Branch(self, episode, turn, name)
 
-    async def _execute(self, env: Env, turn: Turn) -> Step:
+    def borrow(self) -> Env:
+        """An idle environment copy, or a new one; ``give_back`` or close it."""
+        return self._idle.pop() if self._idle else self.suite.make()
+
+    def give_back(self, env: Env, *, broken: bool = False) -> None:
+        """Return a borrowed copy; a broken one is closed."""
+        if broken:
+            _close_quietly(env)
+        else:
+            self._idle.append(env)
+
+    async def execute(self, env: Env, turn: Turn) -> Step:
+        """Step ``env`` with what a turn gives it and record the outcome in the turn. Raises ``EnvError``."""
         if env.capabilities.snapshots:
-            turn.snapshot = await self._call(env.snapshot)
-        step = await self._call(env.step, turn.executed)
+            turn.snapshot = await self.call(env.snapshot)
+        step = await self.call(env.step, turn.executed)
         turn.reward, turn.done, turn.effective = step.reward, step.done, step.effective
         return step
 
     async def _measure(self, turn: Turn, env: Env) -> None:
         if self.measure:
-            turn.distance = await self._call(env.distance)
+            turn.distance = await self.call(env.distance)
 
     async def _keep_final(self, episode: Episode, env: Env) -> None:
         if env.capabilities.snapshots:
-            episode.final_snapshot = await self._call(env.snapshot)
+            episode.final_snapshot = await self.call(env.snapshot)
         if self.measure:
-            episode.final_distance, episode.distances_known = await self._call(env.distance), True
+            episode.final_distance, episode.distances_known = await self.call(env.distance), True
 
     async def _finish(self, episode: Episode, env: Env, step: Step) -> None:
         await self._keep_final(episode, env)
-        _end(episode, StopReason.SUCCESS if step.success else StopReason.FAILURE, success=bool(step.success))
+        end_episode(
+            episode, StopReason.SUCCESS if step.success else StopReason.FAILURE, success=bool(step.success)
+        )
 
     @asynccontextmanager
-    async def _env(self) -> Any:
+    async def _env(self) -> AsyncIterator[Env]:
         """An environment copy; one whose episode ended in an exception is closed, not reused."""
-        env = self._idle.pop() if self._idle else self.suite.make()
+        env = self.borrow()
         try:
             yield env
         except BaseException:
-            _close_quietly(env)
+            self.give_back(env, broken=True)
             raise
-        self._idle.append(env)
+        self.give_back(env)
 
-    async def _call(self, function: Callable[..., T], *arguments: Any) -> T:
+    async def call(self, function: Callable[..., T], *arguments: Any) -> T:
         """Call into an environment; whatever it raises becomes an ``EnvError`` with its text."""
         try:
             if self.settings.env_seconds is None:
@@ -291,74 +310,10 @@ class Rollouts:
             _close_quietly(self._idle.pop())
 
 
-class Branch:
-    """A recovery branch: turns played on from a recorded state, kept apart from their parent.
-
-    The first turn needs no environment, since the context is on record; the state is restored (and
-    verified) only when a turn is executed.
-    """
-
-    def __init__(self, rollouts: Rollouts, parent: Episode, turn: int, name: str) -> None:
-        self._rollouts = rollouts
-        self._env: Env | None = None
-        self.parent = parent
-        self.history: list[Turn] = list(parent.turns[:turn])
-        """Turns before the branch, the pivotal one included."""
-        self.observation = parent.observation_at(turn)
-        self.snapshot = parent.turns[turn].snapshot if turn < len(parent.turns) else parent.final_snapshot
-        self.episode = Episode(
-            id=f"{parent.id}/{name}",
-            task=parent.task,
-            kind=EpisodeKind.RECOVERY,
-            forked_from=Fork(parent.id, turn),
-            attempt=parent.attempt,
-            step=parent.step,
-        )
-
-    @property
-    def turns(self) -> list[Turn]:
-        """All turns up to now: the parent's and the branch's own."""
-        return [*self.history, *self.episode.turns]
-
-    async def sample(self, hint: str | None = None) -> Turn:
-        """Sample the next turn; it joins the branch only through ``keep``. Raises ``ContextOverflow``."""
-        return await self._rollouts.respond(self.episode, self.observation, history=self.turns, hint=hint)
-
-    def keep(self, turn: Turn) -> None:
-        """Make a sampled turn part of the branch without executing it."""
-        turn.snapshot = self.snapshot
-        self.episode.turns.append(turn)
-
-    async def step(self) -> bool:
-        """Execute the last kept turn; False if the episode is over. Raises ``ReplayMismatch``, ``EnvError``."""
-        rollouts, turn = self._rollouts, self.episode.turns[-1]
-        if self._env is None:
-            fork = self.episode.forked_from
-            assert fork is not None
-            self._env = rollouts._idle.pop() if rollouts._idle else rollouts.suite.make()
-            await rollouts._call(restore_turn, self._env, self.parent, fork.turn)
-        step = await rollouts._execute(self._env, turn)
-        self.observation = self.episode.final_observation = step.observation
-        if self._env.capabilities.snapshots:
-            self.snapshot = self.episode.final_snapshot = await rollouts._call(self._env.snapshot)
-        if step.done:
-            self.episode.success = step.success
-        return not step.done and len(self.turns) < rollouts.max_turns
-
-    def close(self, error: str = "") -> Episode:
-        """End the branch and give its record back."""
-        self._rollouts.policy.end_session(self.episode.id)
-        if self._env is not None:
-            if error:
-                _close_quietly(self._env)
-            else:
-                self._rollouts._idle.append(self._env)
-            self._env = None
-        _end(self.episode, StopReason.BRANCH_END, success=self.episode.success, error=error)
-        return self.episode
-
-
-def _end(episode: Episode, reason: StopReason, *, success: bool | None = None, error: str = "") -> None:
+def end_episode(
+    episode: Episode, reason: StopReason, *, success: bool | None = None, error: str = ""
+) -> None:
+    """Close the record of an episode; reasons with an outcome count as failures unless told otherwise."""
     episode.stop, episode.error = reason, error
     episode.success = success if success is not None or not reason.has_outcome else False
 
