@@ -39,6 +39,7 @@ def test_turnopd_profile() -> None:
     q = depth_profile([0.5, 0.4, 0.2, -0.05], [8, 8, 6, 2])
     np.testing.assert_allclose(q, [0.47619, 0.38095, 0.14286, 0], atol=1e-5)
     assert effective_depth(q) == 1
+    np.testing.assert_array_equal(depth_profile([0.5, 0.4], [8, 0]), [1, 0])
 
 
 def test_turnopd_without_a_positive_divergence() -> None:
@@ -54,6 +55,7 @@ def test_turnopd_coverage() -> None:
     assert coverage_depth(range(10)) == 7
     assert coverage_depth([9, 2, 2, 2, 2, 2, 2, 2]) == 2
     assert coverage_depth([1] * 7) is None
+    assert coverage_depth([3, 5], share=0.1, minimum=2) == 3
     assert depth_horizon(effective_depth([0, 0, 1.0]), coverage_depth([5] * 8)) == 5
 
 
@@ -131,6 +133,7 @@ def test_agrees_with_the_definition() -> None:
         (lambda: depth_profile([0.1, 0.1], [1, -1]), r"turn_counts\[1\] is -1"),
         (lambda: depth_profile([np.nan], [1]), r"turn_divergences\[0\] is nan"),
         (lambda: coverage_depth([1] * 9, share=0), "share is 0"),
+        (lambda: coverage_depth([1] * 9, share=1.1), "share is 1.1"),
         (lambda: smoothed_depth(None, np.nan), "horizon is nan"),
         (lambda: smoothed_depth(1, 1, rate=2), "rate is 2.0"),
         (lambda: depth_cap(3, low=5, high=4), "low is 5 but high is 4"),

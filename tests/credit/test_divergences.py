@@ -94,8 +94,10 @@ def test_agrees_with_the_definition() -> None:
         (lambda: generalised_jsd(T[:1], S[:1]), "sum to 0.7; set tail=True"),
         (lambda: generalised_jsd(T, S, beta=1.5), "beta is 1.5"),
         (lambda: generalised_jsd(0.0, 0.0), "non-empty last axis"),
+        (lambda: divergence(T[:1], S[:1], direction="forward"), "sum to 0.7; set tail=True"),
         (lambda: divergence(T, S, direction="kl"), "direction is 'kl'; set one of 'forward'"),
         (lambda: divergence(T, S, direction="jsd", beta=1.0), "set direction='forward' or 'reverse'"),
+        (lambda: divergence(T, S, direction="jsd", beta=0.0), "set direction='forward' or 'reverse'"),
         (lambda: with_tail_bucket(np.log([0.7, 0.7])), "probabilities sum to 1.4"),
     ],
 )

@@ -57,6 +57,7 @@ def test_sod_carries_the_uncapped_product() -> None:
 def test_agentopsd() -> None:
     result = agentopsd_advantages(1, [0.5, -1, 0.2])
     np.testing.assert_allclose(result, [1.092871, 0.9, 1.045928], atol=1e-6)
+    np.testing.assert_allclose(agentopsd_multipliers(1, [0.5, -1, 0.2]), 2 * result - 1)
 
 
 def test_agentopsd_without_variation_is_the_plain_advantage() -> None:
@@ -171,6 +172,8 @@ def test_agrees_with_the_definition() -> None:
         (lambda: agentopsd_multipliers(1, [0.1], prior=1), "prior is 1; set a probability strictly"),
         (lambda: agentopsd_multipliers(1, [0.1], scale=-1), "scale is -1.0"),
         (lambda: agentopsd_multipliers(1, [0.1], scale=np.inf), "scale is inf"),
+        (lambda: agentopsd_multipliers(1, [0.1], clip=1.5), "clip is 1.5"),
+        (lambda: agentopsd_advantages(1, [0.1], mix=1.5), "mix is 1.5"),
         (lambda: agentopsd_advantages(1, [np.inf]), r"turn_differences\[0\] is inf"),
         (lambda: pivotrl_keep([1], 0.6), "rewards has length 1"),
         (lambda: pivotrl_keep([1, 0], np.nan), "ceiling is nan"),

@@ -35,6 +35,8 @@ def check(result: list[list[np.ndarray]], expected: list[list[list[float]]]) -> 
 
 def test_worked_chains() -> None:
     assert new_turns([3, 3, 4], [1, 2]) == [range(0, 3), range(1, 3), range(2, 4)]
+    assert new_turns([3, 3, 4], [1, 2, 3]) == new_turns([3, 3, 4], [1, 2])
+    assert new_turns([3, 1], [2]) == [range(0, 3), range(1, 1)]
     check(
         pivoarl_advantages([A, B], 0.9, 0.5),
         [[[-0.858875, -0.68225, -0.5], [-0.31775, -0.95], [0.95, 0.5]], [[0.858875, 0.5]]],

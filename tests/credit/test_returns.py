@@ -162,6 +162,8 @@ def test_credit_of_the_prefix_does_depend_on_later_attempts() -> None:
             lambda: pivot_isolated_returns([[0, 1], [1]], [2], 0.9, 0.5),
             r"pivots\[0\] is 2 but attempt 0 has 2",
         ),
+        (lambda: pivot_isolated_returns([[0], [1]], [1], 0.9, 0.5), r"pivots\[0\] is 1 but attempt 0 has 1"),
+        (lambda: pivot_isolated_returns([[0], [1]], [0], 0.9, 1.5), "gamma_traj is 1.5"),
         (lambda: pivot_isolated_returns([[0, 1], [1]], [-1], 0.9, 0.5), r"pivots\[0\] is -1"),
         (lambda: pivot_isolated_returns([[0, 1], [1]], [0.5], 0.9, 0.5), r"pivots\[0\] is 0.5"),
         (lambda: pivot_isolated_returns([[0, 1], [1]], [True], 0.9, 0.5), r"pivots\[0\] is True"),
@@ -178,6 +180,7 @@ def test_credit_of_the_prefix_does_depend_on_later_attempts() -> None:
             "success has length 1 but rewards has length 2",
         ),
         (lambda: reflection_returns([[0], [1]], [0], [0, 1], 0.9, [True] * 3), "valid has length 3"),
+        (lambda: lamer_reflection_returns([[0], [1]], 0.9, 1.5), "gamma_traj is 1.5"),
         (lambda: lamer_reflection_returns([[0], [1]], 0.9, -0.1), "gamma_traj is -0.1"),
     ],
 )

@@ -179,6 +179,7 @@ def test_calibration_agrees_with_the_definition() -> None:
         (lambda: restart_turn(SCORES, -0.8, argmin_over="new", reused=4), "reused is 4"),
         (lambda: threshold_from_errors([]), "sums_at_first_error is empty"),
         (lambda: threshold_from_errors([1.0]), "calibrated threshold is 1.0"),
+        (lambda: threshold_from_errors([0.0]), "calibrated threshold is 0.0"),
         (lambda: threshold_from_errors([-1.0], quantile=2), "quantile is 2.0"),
         (lambda: threshold_from_successes([[None]]), "no turn scores"),
         (lambda: threshold_from_successes([[-1.0]], turns=0), "turns is 0.0"),
