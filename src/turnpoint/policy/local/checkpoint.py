@@ -1,0 +1,70 @@
+"""Checkpoints: a Hugging Face folder with the training state beside it, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file, save_model
+from torch import Tensor
+
+STATE = "training_state"
+VERSION = 1
+
+
+def write(
+    folder: Path,
+    model: Any,
+    tokenizer: Any,
+    optimizer: dict[str, Tensor],
+    counters: dict[str, int],
+    reference: Any,
+) -> None:
+    """Write everything into a sibling folder first, then put it in the place of ``folder``."""
+    folder = folder.absolute()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    fresh = folder.with_name(f".{folder.name}.{os.getpid()}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    state = fresh / STATE
+    state.mkdir(parents=True)
+    model.save_pretrained(fresh)
+    tokenizer.save_pretrained(fresh)
+    save_file(
+        {name: value.contiguous().cpu() for name, value in optimizer.items()}, state / "optimizer.safetensors"
+    )
+    if reference is not None:
+        save_model(reference, str(state / "reference.safetensors"))
+    (state / "state.json").write_text(json.dumps({"version": VERSION, **counters}, indent=2) + "\n")
+    _replace(fresh, folder)
+
+
+def _replace(fresh: Path, folder: Path) -> None:
+    """Rename; a folder that is there already is moved aside first, since a rename needs an empty target."""
+    if not folder.exists():
+        fresh.rename(folder)
+        return
+    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    folder.rename(old)
+    fresh.rename(folder)
+    shutil.rmtree(old)
+
+
+def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, int], Path | None]:
+    """Optimizer tensors, counters, and the file of the reference weights if there is one."""
+    state = folder / STATE
+    if not (state / "state.json").is_file():
+        raise FileNotFoundError(
+            f"'{folder}' has no {STATE}/state.json, so it is not a checkpoint; "
+            "to start from a plain model folder set policy.model to it"
+        )
+    counters = json.loads((state / "state.json").read_text())
+    if counters.pop("version") != VERSION:
+        raise ValueError(
+            f"'{folder}' was written in another checkpoint format; this one reads version {VERSION}"
+        )
+    reference = state / "reference.safetensors"
+    return load_file(state / "optimizer.safetensors"), counters, reference if reference.is_file() else None

@@ -1,0 +1,101 @@
+"""Rows whose prompts extend each other as one sequence, and micro-batches under a token budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Ids = Sequence[int]
+Item = tuple[Ids, Ids]
+"""Prompt and response ids of one model call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Where one item's response lies in a sequence."""
+
+    item: int
+    """Position of the item in the caller's list."""
+    start: int
+    """Index of the first response token in the sequence, at least 1."""
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSequence:
+    """Tokens of one forward pass and the responses in them."""
+
+    ids: npt.NDArray[np.int64]
+    segments: tuple[Segment, ...]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def chains(items: Sequence[Item]) -> list[list[int]]:
+    """Items grouped so that each item's prompt starts with the whole of the item before it in its chain.
+
+    Every item is in exactly one chain. The result depends on the items' tokens only: neither the composition
+    nor (ties between identical items apart) the order of the chains changes with the order of the input.
+    """
+    whole = [_key(prompt) + _key(response) for prompt, response in items]
+    prompt_bytes = [_WIDTH * len(prompt) for prompt, _ in items]
+    # In lexicographic order everything that extends a sequence follows it directly, shortest prompt first
+    # among equals, so a stack of the open ancestors finds each item's nearest predecessor.
+    order = sorted(range(len(items)), key=lambda i: (whole[i], prompt_bytes[i]))
+    open_items: list[int] = []
+    chain_of: dict[int, list[int]] = {}
+    result: list[list[int]] = []
+    for i in order:
+        while open_items and not whole[i].startswith(whole[open_items[-1]]):
+            open_items.pop()
+        before = next((j for j in reversed(open_items) if len(whole[j]) <= prompt_bytes[i]), None)
+        if before is not None and chain_of[before][-1] == before:
+            chain = chain_of[before]
+            chain.append(i)
+        else:
+            chain = [i]
+            result.append(chain)
+        chain_of[i] = chain
+        open_items.append(i)
+    return result
+
+
+_WIDTH = 4
+
+
+def _key(ids: Ids) -> bytes:
+    """Fixed-width big-endian bytes: comparing them compares the ids."""
+    return np.asarray(ids, dtype=">u4").tobytes()
+
+
+def sequences(
+    items: Sequence[Item], groups: Sequence[Sequence[int]], *, merge: bool = True
+) -> list[TokenSequence]:
+    """Token sequences of chains of items; with ``merge`` off every item is a sequence of its own."""
+    if not merge:
+        groups = [[i] for group in groups for i in group]
+    return [_sequence(items, group) for group in groups]
+
+
+def _sequence(items: Sequence[Item], group: Sequence[int]) -> TokenSequence:
+    prompt, response = items[group[-1]]
+    segments = tuple(Segment(i, len(items[i][0]), len(items[i][1])) for i in group)
+    return TokenSequence(np.asarray([*prompt, *response], dtype=np.int64), segments)
+
+
+def micro_batches(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
+    """Indices in batches whose padded size stays within the budget, longest first.
+
+    A sequence longer than the budget is a batch of its own.
+    """
+    result: list[list[int]] = []
+    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if result and lengths[result[-1][0]] * (len(result[-1]) + 1) <= token_budget:
+            result[-1].append(i)
+        else:
+            result.append([i])
+    return result

@@ -1,0 +1,147 @@
+"""The optimizer step: AdamW, or Muon on hidden matrices; clipping, warm-up, float32 master weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from turnpoint.policy.local.network import Network
+from turnpoint.policy.settings import OptimizerSettings
+
+
+class NonFiniteGradient(ArithmeticError):
+    """A loss or gradient is not finite; the weights were not changed."""
+
+
+class Stepper:
+    """Moves the weights of a network along their gradients.
+
+    Weights in reduced precision get float32 masters: a small step would otherwise be rounded away.
+    """
+
+    def __init__(self, network: Network, settings: OptimizerSettings) -> None:
+        self.settings = settings
+        self.steps = 0
+        named = [(name, weight) for name, weight in network.model.named_parameters() if weight.requires_grad]
+        self.weights: dict[str, nn.Parameter] = dict(named)
+        self.masters: dict[str, Tensor] = {
+            name: weight if weight.dtype == torch.float32 else weight.detach().float().clone()
+            for name, weight in named
+        }
+        matrices = _hidden_matrices(network) if settings.kind == "muon" else set()
+        rest = [name for name in self.weights if name not in matrices]
+        self.optimizers: dict[str, torch.optim.Optimizer] = {}
+        rate = settings.lr
+        if settings.kind == "muon":
+            hidden = [self.masters[name] for name in self.weights if name in matrices]
+            self.optimizers["muon"] = torch.optim.Muon(
+                hidden, lr=settings.lr, weight_decay=settings.weight_decay
+            )
+            rate = settings.lr / 10 if settings.lr_rest is None else settings.lr_rest
+        decayed = [self.masters[name] for name in rest if self.masters[name].ndim >= 2]
+        plain = [self.masters[name] for name in rest if self.masters[name].ndim < 2]
+        groups: list[dict[str, Any]] = [
+            {"params": decayed, "weight_decay": settings.weight_decay},
+            {"params": plain, "weight_decay": 0.0},
+        ]
+        groups = [group for group in groups if group["params"]]
+        self.optimizers["adamw"] = torch.optim.AdamW(groups, lr=rate, betas=settings.betas)
+        self._rates = {"muon": settings.lr, "adamw": rate}
+        self._names = {id(master): name for name, master in self.masters.items()}
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        for weight in self.weights.values():
+            weight.grad = None
+
+    def gradient_norm(self) -> float:
+        """Norm of the accumulated gradient, in float32."""
+        grads = [weight.grad for weight in self.weights.values() if weight.grad is not None]
+        if not grads:
+            return 0.0
+        return float(
+            torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g.float()) for g in grads]))
+        )
+
+    def step(self, norm: float, scale: float = 1.0) -> float:
+        """Clip the gradient of the given norm, take one step at ``scale`` times the learning rate and clear
+        gradients; returns the rate used."""
+        shrink = min(1.0, self.settings.grad_clip / (norm + 1e-6))
+        for name, weight in self.weights.items():
+            master = self.masters[name]
+            if weight.grad is None:
+                master.grad = None
+                continue
+            grad = weight.grad if master is weight else weight.grad.float()
+            master.grad = grad.mul_(shrink)
+        warm = scale * min(1.0, (self.steps + 1) / max(1, self.settings.warmup_steps))
+        for name, optimizer in self.optimizers.items():
+            for group in optimizer.param_groups:
+                group["lr"] = self._rates[name] * warm
+            optimizer.step()
+        with torch.no_grad():
+            for name, weight in self.weights.items():
+                if self.masters[name] is not weight:
+                    weight.copy_(self.masters[name])
+                    self.masters[name].grad = None
+        self.zero_grad()
+        self.steps += 1
+        return self.settings.lr * warm
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Optimizer state and float32 masters as flat named tensors."""
+        result = {}
+        for kind, optimizer in self.optimizers.items():
+            for parameter, values in optimizer.state.items():
+                for key, value in values.items():
+                    result[f"{kind}/{self._names[id(parameter)]}/{key}"] = torch.as_tensor(value).clone()
+        for name, master in self.masters.items():
+            if master is not self.weights[name]:
+                result[f"master/{name}/value"] = master.clone()
+        return result
+
+    def load_state_dict(self, state: dict[str, Tensor], steps: int) -> None:
+        """Take over what ``state_dict`` gave. Raises ``ValueError`` if it belongs to another optimizer."""
+        known = {*self.optimizers, "master"}
+        for key in state:
+            kind, name = key.split("/")[:2]
+            if kind not in known or name not in self.weights:
+                raise ValueError(
+                    f"the saved optimizer state has '{key}', which this {self.settings.kind} optimizer lacks; "
+                    "resume with the optimizer.kind and the model that the run was started with"
+                )
+        for optimizer in self.optimizers.values():
+            optimizer.state.clear()
+        with torch.no_grad():
+            for key, value in state.items():
+                kind, name, field = key.split("/")
+                master = self.masters[name]
+                if kind == "master":
+                    master.copy_(value)
+                else:
+                    # AdamW keeps its step counter on the CPU.
+                    place = value if field == "step" else value.to(master.device)
+                    self.optimizers[kind].state[master][field] = place.clone()
+        self.steps = steps
+
+    def reset_masters(self) -> None:
+        """The weights were replaced: follow them."""
+        with torch.no_grad():
+            for name, weight in self.weights.items():
+                if self.masters[name] is not weight:
+                    self.masters[name].copy_(weight)
+
+
+def _hidden_matrices(network: Network) -> set[str]:
+    """Names of two-dimensional weights other than embeddings and the output layer."""
+    outside = {id(network.head.weight)}
+    for module in network.model.modules():
+        if isinstance(module, nn.Embedding):
+            outside.add(id(module.weight))
+    return {
+        name
+        for name, weight in network.model.named_parameters()
+        if weight.ndim == 2 and id(weight) not in outside
+    }

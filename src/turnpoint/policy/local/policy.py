@@ -1,0 +1,169 @@
+"""The local policy: one Hugging Face model that samples, scores and learns in this process."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors.torch import load_model as load_weights
+
+from turnpoint.config import ConfigError
+from turnpoint.policy.local import checkpoint, load
+from turnpoint.policy.local.engine import Engine
+from turnpoint.policy.local.network import Network
+from turnpoint.policy.local.optim import Stepper
+from turnpoint.policy.local.scorer import score
+from turnpoint.policy.local.selftest import check_network
+from turnpoint.policy.local.supervised import supervised_step
+from turnpoint.policy.local.update import Updater
+from turnpoint.policy.protocol import Floats, PolicyCapabilities, Sample, SampleRequest, ScoreRequest, Which
+from turnpoint.policy.settings import LocalPolicySettings
+from turnpoint.records import Row
+
+
+class LocalPolicy:
+    """A policy on one CPU or GPU. Not thread-safe."""
+
+    def __init__(self, settings: LocalPolicySettings, *, seed: int) -> None:
+        """Load the model; raises ``ConfigError`` if the folder or the settings cannot work."""
+        torch.set_num_threads(settings.threads)
+        folder = Path(settings.model)
+        load.check_folder(folder)
+        device = load.choose_device(settings.device)
+        model = load.load_model(folder, load.DTYPES[settings.dtype])
+        self._tokenizer = load.load_tokenizer(folder, model)
+        self._eos_ids = load.end_of_turn_ids(model, self._tokenizer)
+        self.settings = settings
+        self.context_length = load.context_length(model.config, settings.context_length)
+        self.network = Network(model.to(device), device)
+        check_network(self.network)
+        self._reference = self._freeze() if settings.loss.kl > 0 or settings.keep_reference else None
+        self.capabilities = PolicyCapabilities(
+            reference=self._reference is not None, sessions=True, full_distribution=False
+        )
+        if settings.gradient_checkpointing:
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        self.engine = Engine(
+            self.network,
+            self._eos_ids,
+            context=self.context_length,
+            max_rows=settings.cache_rows,
+            token_budget=settings.token_budget,
+        )
+        self._stepper = Stepper(self.network, settings.optimizer)
+        self._updater = Updater(
+            self.network,
+            self._stepper,
+            settings,
+            context=self.context_length,
+            seed=seed,
+            reference=self._reference,
+        )
+
+    def _freeze(self) -> Network:
+        """A copy of the weights as they are now."""
+        model = copy.deepcopy(self.network.model)
+        return Network(model.requires_grad_(False), self.network.device)
+
+    @property
+    def tokenizer(self) -> Any:
+        """The Hugging Face tokenizer, chat template included."""
+        return self._tokenizer
+
+    @property
+    def eos_ids(self) -> frozenset[int]:
+        """Tokens that end a turn."""
+        return self._eos_ids
+
+    def submit(self, request: SampleRequest) -> int:
+        """Queue a model call; the ticket identifies its result. Raises ``ContextOverflow``."""
+        return self.engine.submit(request)
+
+    def advance(self) -> list[tuple[int, Sample]]:
+        """Work on what is queued until at least one call finishes; empty list if nothing is queued."""
+        return self.engine.advance()
+
+    def end_session(self, session: str) -> None:
+        """Forget a session's cache; unknown names are ignored."""
+        self.engine.end_session(session)
+
+    def logprobs(self, requests: Sequence[ScoreRequest], which: Which = "live") -> list[Floats]:
+        """Log-probabilities of each response token at the training temperature.
+
+        ``which="reference"`` scores with the weights the policy was made with; raises ``ConfigError`` if these
+        were not kept.
+        """
+        network = self.network if which == "live" else self._reference
+        if network is None:
+            raise ConfigError(
+                "the initial weights were not kept, so the reference policy cannot score; "
+                "set policy.keep_reference=true (or policy.loss.kl above 0)"
+            )
+        return score(
+            network,
+            requests,
+            temperature=self.settings.temperature,
+            token_budget=self.settings.token_budget,
+            context=self.context_length,
+        )
+
+    def update(self, rows: Sequence[Row]) -> dict[str, float]:
+        """Train on all rows, one optimizer step per mini-batch; returns metrics."""
+        self.engine.forget()
+        return self._updater.update(rows)
+
+    def supervised_update(
+        self,
+        sequences: Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]],
+        *,
+        lr_scale: float = 1.0,
+    ) -> dict[str, float]:
+        """One optimizer step on ``sum(weight * cross-entropy) / sum(weight)``; returns metrics.
+
+        Each sequence is token ids ``[n]`` and the weight ``[n]`` of predicting each token from those before it
+        (the first is never trained); ``lr_scale`` multiplies the learning rate of this step, for schedules.
+        """
+        self.engine.forget()
+        return supervised_step(
+            self.network,
+            self._stepper,
+            sequences,
+            token_budget=self.settings.token_budget,
+            context=self.context_length,
+            checkpointing=self.settings.gradient_checkpointing,
+            lr_scale=lr_scale,
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write model and tokenizer in Hugging Face form and the training state beside them, atomically."""
+        checkpoint.write(
+            Path(folder),
+            self.network.model,
+            self._tokenizer,
+            self._stepper.state_dict(),
+            {"optimizer_steps": self._stepper.steps, "updates": self._updater.updates},
+            None if self._reference is None else self._reference.model,
+        )
+
+    def load(self, folder: Path) -> None:
+        """Read back what ``save`` wrote: weights, reference, optimizer and counters, bitwise."""
+        folder = Path(folder)
+        optimizer, counters, reference = checkpoint.read_state(folder)
+        if self._reference is not None and reference is None:
+            raise ConfigError(
+                f"'{folder}' was saved without reference weights, which policy.keep_reference or policy.loss.kl "
+                "asks for; resume with the settings the run was started with"
+            )
+        fresh = load.load_model(folder, self.network.dtype)
+        self.engine.forget()
+        self.network.model.load_state_dict(fresh.state_dict())
+        if self._reference is not None and reference is not None:
+            load_weights(self._reference.model, str(reference), device=str(self.network.device))
+        self._stepper.reset_masters()
+        self._stepper.load_state_dict(optimizer, counters["optimizer_steps"])
+        self._updater.updates = counters["updates"]

@@ -1,0 +1,134 @@
+"""Book-keeping of the pool's rows: whose they are, which tokens they hold, which to give away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+
+
+class Slots:
+    """One entry per pool row. ``tokens[s, :length[s]]`` are the tokens whose keys and values row s holds.
+
+    A free slot (no session) keeps its contents until it is given away, so that a new session which starts with
+    the same tokens can copy them.
+    """
+
+    def __init__(self, rows: int, width: int) -> None:
+        self.tokens: IntArray = np.zeros((rows, width), dtype=np.int64)
+        self.logprobs: npt.NDArray[np.float64] = np.zeros((rows, width))
+        """Log-probability at which a token was sampled, at the token's place."""
+        self.length: IntArray = np.zeros(rows, dtype=np.int64)
+        self.used: IntArray = np.zeros(rows, dtype=np.int64)
+        self.busy: npt.NDArray[np.bool_] = np.zeros(rows, dtype=np.bool_)
+        self.sessions: list[str] = [""] * rows
+        self.place: dict[str, int] = {}
+        """Slot of each session."""
+        self._clock = 0
+
+    @property
+    def rows(self) -> int:
+        """Number of slots."""
+        return len(self.length)
+
+    def grow(self, rows: int, width: int) -> None:
+        """Make room for at least this many slots and tokens."""
+        more, wider = max(rows - self.rows, 0), max(width - self.tokens.shape[1], 0)
+        self.tokens = np.pad(self.tokens, ((0, more), (0, wider)))
+        self.logprobs = np.pad(self.logprobs, ((0, more), (0, wider)))
+        for name in ("length", "used", "busy"):
+            setattr(self, name, np.pad(getattr(self, name), (0, more)))
+        self.sessions += [""] * more
+
+    def swap(self, a: int, b: int) -> None:
+        """Exchange two slots."""
+        for values in (self.tokens, self.logprobs, self.length, self.used, self.busy):
+            values[[a, b]] = values[[b, a]]
+        self.sessions[a], self.sessions[b] = self.sessions[b], self.sessions[a]
+        for slot in (a, b):
+            if self.sessions[slot]:
+                self.place[self.sessions[slot]] = slot
+
+    def donor(self, prompt: IntArray, own: int | None) -> tuple[int, int]:
+        """The slot that shares most tokens with the start of ``prompt``, and how many.
+
+        At least the last prompt token is left to be fed, since its output is needed. The session's ``own``
+        slot wins ties: nothing needs copying then.
+        """
+        width = min(len(prompt) - 1, int(self.length.max(initial=0)))
+        if width == 0:
+            return (0 if own is None else own), 0
+        same = self.tokens[:, :width] == prompt[:width]
+        shared = np.where(same.all(1), width, same.argmin(1))
+        shared = np.minimum(shared, self.length)
+        best = int(shared.argmax())
+        if own is not None and shared[own] == shared[best]:
+            best = own
+        return best, int(shared[best])
+
+    def vacant(self) -> int | None:
+        """The slot a new session gets: an unused one, else the free one used longest ago, else the resting
+        session's used longest ago (which loses its cache); None if all are busy."""
+        idle = ~self.busy
+        if not idle.any():
+            return None
+        unused = np.flatnonzero(idle & (self.length == 0) & self._free())
+        if len(unused):
+            return int(unused[0])
+        free = idle & self._free()
+        candidates = np.flatnonzero(free if free.any() else idle)
+        return int(candidates[self.used[candidates].argmin()])
+
+    def _free(self) -> npt.NDArray[np.bool_]:
+        return np.fromiter((not name for name in self.sessions), np.bool_, self.rows)
+
+    def claim(self, slot: int, session: str) -> None:
+        """Give a slot to a session's call."""
+        self.release(self.sessions[slot])
+        if session:
+            self.sessions[slot] = session
+            self.place[session] = slot
+        self.busy[slot] = True
+        self._clock += 1
+        self.used[slot] = self._clock
+
+    def release(self, session: str) -> None:
+        """Make a session's slot free; its contents stay until it is given away."""
+        slot = self.place.pop(session, None)
+        if slot is not None:
+            self.sessions[slot] = ""
+
+    def forget(self) -> None:
+        """Nothing cached is valid any more."""
+        self.length[:] = 0
+        self.sessions = [""] * self.rows
+        self.place.clear()
+
+
+def common_prefix(a: IntArray, b: IntArray) -> int:
+    """Number of equal leading tokens."""
+    width = min(len(a), len(b))
+    differ = a[:width] != b[:width]
+    return int(differ.argmax()) if differ.any() else width
+
+
+def prefill_groups(feeds: Sequence[int], token_budget: int) -> list[list[int]]:
+    """Calls to prefill together: padded size within the budget and little of it padding.
+
+    Indices into ``feeds`` (numbers of new tokens), longest first.
+    """
+    groups: list[list[int]] = []
+    real = 0
+    for i in sorted(range(len(feeds)), key=lambda i: -feeds[i]):
+        if groups:
+            padded = feeds[groups[-1][0]] * (len(groups[-1]) + 1)
+            if padded <= token_budget and padded <= 1.5 * (real + feeds[i]) + 128:
+                groups[-1].append(i)
+                real += feeds[i]
+                continue
+        groups.append([i])
+        real = feeds[i]
+    return groups

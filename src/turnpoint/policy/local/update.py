@@ -1,0 +1,250 @@
+"""One update: rows to chains, mini-batches and micro-batches, to optimizer steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from turnpoint.policy.local.merge import TokenSequence, chains, micro_batches, sequences
+from turnpoint.policy.local.network import Network
+from turnpoint.policy.local.optim import NonFiniteGradient, Stepper
+from turnpoint.policy.local.scorer import token_logprobs
+from turnpoint.policy.loss import policy_loss
+from turnpoint.policy.settings import LocalPolicySettings
+from turnpoint.records import Row
+
+ADDED = ("loss", "pg_loss", "kl")
+"""Metrics that are shares of a mini-batch's total."""
+AVERAGED = ("clip_fraction", "ppo_kl")
+"""Metrics that are means over tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBatch:
+    """The trained tokens of a micro-batch, all arrays ``[n]``."""
+
+    ids: list[npt.NDArray[np.int64]]
+    """Token sequences of the forward pass."""
+    lines: npt.NDArray[np.int64]
+    places: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64]
+    old: npt.NDArray[np.float64]
+    advantages: npt.NDArray[np.float64]
+
+
+class Updater:
+    """Trains a network on rows."""
+
+    def __init__(
+        self,
+        network: Network,
+        stepper: Stepper,
+        settings: LocalPolicySettings,
+        *,
+        context: int,
+        seed: int,
+        reference: Network | None,
+    ) -> None:
+        self.network, self.stepper, self.settings = network, stepper, settings
+        self.context, self.seed, self.reference = context, seed, reference
+        self.updates = 0
+
+    def update(self, rows: Sequence[Row]) -> dict[str, float]:
+        """One pass over the rows, an optimizer step per mini-batch; metrics of the whole.
+
+        Raises ``NonFiniteGradient`` naming rows, before any step of the mini-batch it happens in.
+        """
+        began = time.perf_counter()
+        metrics: dict[str, float] = {}
+        kept = self._select(rows, metrics)
+        items = [(row.prompt_ids, row.response_ids) for row in kept]
+        groups = chains(items)
+        totals: dict[str, float] = dict.fromkeys((*ADDED, *AVERAGED, "grad_norm", "lr"), 0.0)
+        totals |= dict.fromkeys(("ratio_max", "tokens", "tokens_processed", "sequences"), 0.0)
+        batches = self._mini_batches(groups)
+        for number, batch in enumerate(batches):
+            self._train(
+                kept, sequences(items, batch, merge=self.settings.merge_rows), totals, metrics, number
+            )
+        for name in (*ADDED, "grad_norm", "lr"):
+            totals[name] /= max(1, len(batches))
+        for name in AVERAGED:
+            totals[name] /= max(1.0, totals["tokens"])
+        self.updates += 1
+        metrics |= totals
+        metrics["optimizer_steps"] = float(len(batches))
+        metrics["seconds"] = time.perf_counter() - began
+        return metrics
+
+    def _select(self, rows: Sequence[Row], metrics: dict[str, float]) -> list[Row]:
+        """Rows that can be trained; the others are counted by reason."""
+        kept, long, idle, masked = [], [], [], []
+        for row in rows:
+            if not len(row.prompt_ids):
+                raise ValueError(
+                    f"row {row.name} has an empty prompt; its first token has no context to train under"
+                )
+            if len(row.prompt_ids) + len(row.response_ids) > self.context:
+                long.append(row)
+            elif not row.trained_tokens:
+                masked.append(row)
+            elif self.settings.loss.drop_zero_advantage_rows and not _advantages(row).any():
+                idle.append(row)
+            else:
+                kept.append(row)
+        metrics["rows"] = float(len(kept))
+        for reason, dropped in (("too_long", long), ("fully_masked", masked), ("zero_advantage", idle)):
+            metrics[f"rows_dropped/{reason}"] = float(len(dropped))
+            metrics[f"tokens_dropped/{reason}"] = float(sum(len(row.response_ids) for row in dropped))
+        metrics["tokens_masked"] = float(sum(len(row.response_ids) - row.trained_tokens for row in kept))
+        return kept
+
+    def _mini_batches(self, groups: list[list[int]]) -> list[list[list[int]]]:
+        """Whole chains in mini-batches of at least ``mini_batch_rows`` rows (the last may be smaller)."""
+        size = self.settings.mini_batch_rows
+        if size is None:
+            return [groups] if groups else []
+        order = np.random.default_rng([self.seed, self.updates]).permutation(len(groups))
+        result: list[list[list[int]]] = []
+        count = size
+        for i in order:
+            if count >= size:
+                result.append([])
+                count = 0
+            result[-1].append(groups[i])
+            count += len(groups[i])
+        return result
+
+    def _train(
+        self,
+        rows: list[Row],
+        batch: list[TokenSequence],
+        totals: dict[str, float],
+        metrics: dict[str, float],
+        number: int,
+    ) -> None:
+        """Gradient of one mini-batch, micro-batch by micro-batch, and the step."""
+        used = [segment.item for sequence in batch for segment in sequence.segments]
+        by_token = self.settings.loss.aggregation == "token-mean"
+        denominator = float(sum(rows[i].trained_tokens for i in used) if by_token else len(used))
+        self.stepper.zero_grad()
+        self.network.model.train(self.settings.gradient_checkpointing)
+        differences: list[npt.NDArray[np.float64]] = []
+        for indices in micro_batches([len(sequence) for sequence in batch], self.settings.token_budget):
+            tokens = gather_tokens(rows, [batch[i] for i in indices])
+            new = self._backward(rows, tokens, denominator, totals)
+            if number == 0:
+                differences.append(np.abs(new - tokens.old))
+            totals["tokens_processed"] += len(indices) * max(len(ids) for ids in tokens.ids)
+        self.network.model.eval()
+        norm = self.stepper.gradient_norm()
+        if not np.isfinite(norm):
+            self._explain(rows, batch, denominator)
+        totals["lr"] += self.stepper.step(norm)
+        totals["grad_norm"] += norm
+        totals["sequences"] += len(batch)
+        if number == 0:
+            difference = np.concatenate(differences)
+            metrics["logprob_diff_mean"] = float(difference.mean())
+            metrics["logprob_diff_max"] = float(difference.max())
+
+    def _backward(
+        self, rows: list[Row], tokens: TokenBatch, denominator: float, totals: dict[str, float]
+    ) -> npt.NDArray[np.float64]:
+        """Add a micro-batch's gradient and metrics; returns its new log-probs."""
+        temperature = self.settings.temperature
+        place = (tokens.ids, tokens.lines, tokens.places, temperature)
+        new = token_logprobs(self.network, *place)
+        finite = torch.isfinite(new)
+        if not bool(finite.all()):
+            bad = tokens.rows[~finite.cpu().numpy()]
+            raise NonFiniteGradient(
+                f"log-probabilities of {_names(rows, bad)} are not finite; nothing was trained"
+            )
+        settings, reference = self.settings.loss, None
+        if settings.kl > 0:
+            assert self.reference is not None
+            with torch.no_grad():
+                reference = token_logprobs(self.reference, *place)
+        loss, values = policy_loss(
+            new,
+            self._tensor(tokens.old),
+            self._tensor(tokens.advantages),
+            torch.ones_like(new, dtype=torch.bool),
+            clip=settings.clip,
+            clip_high=settings.clip_high,
+            dual_clip=settings.dual_clip,
+            ratio=settings.ratio,
+            aggregation=settings.aggregation,
+            segments=self._tensor(tokens.rows),
+            denominator=denominator,
+            ref_logprobs=reference,
+            kl=settings.kl,
+        )
+        loss.backward()  # type: ignore[no-untyped-call]
+        for name in ADDED:
+            totals[name] += values[name]
+        for name in AVERAGED:
+            totals[name] += values[name] * values["tokens"]
+        totals["ratio_max"] = max(totals["ratio_max"], values["ratio_max"])
+        totals["tokens"] += values["tokens"]
+        return new.detach().double().cpu().numpy()
+
+    def _explain(self, rows: list[Row], batch: list[TokenSequence], denominator: float) -> None:
+        """Find whose gradient is not finite, drop all gradients and raise."""
+        guilty: list[int] = []
+        for sequence in batch:
+            self.stepper.zero_grad()
+            tokens = gather_tokens(rows, [sequence])
+            self._backward(
+                rows, tokens, denominator, dict.fromkeys((*ADDED, *AVERAGED, "ratio_max", "tokens"), 0.0)
+            )
+            if not np.isfinite(self.stepper.gradient_norm()):
+                guilty += [segment.item for segment in sequence.segments]
+        self.stepper.zero_grad()
+        who = _names(rows, np.asarray(guilty)) if guilty else "the sum of all rows"
+        raise NonFiniteGradient(f"the gradient of {who} is not finite; no step was taken")
+
+    def _tensor(self, values: npt.NDArray[np.float64] | npt.NDArray[np.int64]) -> Tensor:
+        tensor = torch.from_numpy(values)
+        return (tensor.float() if tensor.is_floating_point() else tensor).to(self.network.device)
+
+
+def gather_tokens(rows: Sequence[Row], batch: Sequence[TokenSequence]) -> TokenBatch:
+    """The trained tokens (mask true) of the rows in some sequences; nothing else enters the loss."""
+    lines, places, numbers, old, advantages = [], [], [], [], []
+    for line, sequence in enumerate(batch):
+        for segment in sequence.segments:
+            row = rows[segment.item]
+            chosen = np.arange(segment.length) if row.mask is None else np.flatnonzero(row.mask)
+            lines.append(np.full(len(chosen), line))
+            places.append(segment.start + chosen)
+            numbers.append(np.full(len(chosen), segment.item))
+            old.append(row.old_logprobs[chosen])
+            advantages.append(row.advantages[chosen])
+    return TokenBatch(
+        [sequence.ids for sequence in batch],
+        np.concatenate(lines),
+        np.concatenate(places),
+        np.concatenate(numbers),
+        np.concatenate(old),
+        np.concatenate(advantages),
+    )
+
+
+def _advantages(row: Row) -> npt.NDArray[np.float64]:
+    return row.advantages if row.mask is None else row.advantages[row.mask]
+
+
+def _names(rows: Sequence[Row], numbers: npt.NDArray[np.int64]) -> str:
+    names = [rows[i].name for i in dict.fromkeys(int(n) for n in numbers)]
+    shown = ", ".join(names[:5])
+    return f"row{'s' if len(names) > 1 else ''} {shown}" + (
+        f" and {len(names) - 5} more" if len(names) > 5 else ""
+    )
