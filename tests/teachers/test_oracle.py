@@ -177,6 +177,8 @@ def test_state_that_cannot_be_brought_back_is_a_typed_failure() -> None:
     episode.turns[1].observation = good
     assert len(named(analyse(asked, episode))) == 2
     assert asked.metrics()["failures/state"] == 1
+    assert asked.metrics()["reports"] == 2
+    assert "prompt_tokens" not in asked.metrics()
 
 
 def test_crash_of_the_environment_is_a_typed_failure() -> None:

@@ -29,15 +29,15 @@ class TeacherCounters:
         self.failures[reason] += 1
         return TeacherError(reason, message)
 
-    def as_metrics(self) -> dict[str, float]:
+    def as_metrics(self, *, calls_a_model: bool = True) -> dict[str, float]:
         """Flat numbers; every failure reason is present, so that curves have no gaps."""
-        totals = {
-            "reports": self.reports,
-            "recoveries": self.recoveries,
-            "requests": self.requests,
-            "retries": self.retries,
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-        }
+        totals = {"reports": self.reports, "recoveries": self.recoveries}
+        if calls_a_model:
+            totals |= {
+                "requests": self.requests,
+                "retries": self.retries,
+                "prompt_tokens": self.prompt_tokens,
+                "completion_tokens": self.completion_tokens,
+            }
         failures = {f"failures/{reason.value}": self.failures[reason] for reason in TeacherFailure}
         return {name: float(value) for name, value in (totals | failures).items()}

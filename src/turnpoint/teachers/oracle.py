@@ -81,7 +81,10 @@ class OracleTeacher:
         self._memory = OracleMemory()
 
     async def analyse(self, episode: Episode, max_pivots: int) -> Report | None:
-        """Mistakes as candidates with the first best action as gold; None if there was no mistake."""
+        """Mistakes as candidates with the first best action as gold; None if there was no mistake.
+
+        Reused turns count like the episode's own.
+        """
         self.counters.reports += 1
         limit = max(0, min(max_pivots, self.settings.max_candidates or max_pivots))
         with self._copy(f"episode {episode.id}") as env:
@@ -150,7 +153,7 @@ class OracleTeacher:
         """Nothing to prove: what the environment lacks is refused when the teacher is built."""
 
     def metrics(self) -> dict[str, float]:
-        return self.counters.as_metrics()
+        return self.counters.as_metrics(calls_a_model=False)
 
     async def close(self) -> None:
         self._drop()
