@@ -179,7 +179,7 @@ class Generator:
         drawn = draw_look_alikes(rng, self.statistics, draft.target, draft.types, count)
         draft.stuck = frozenset(drawn[: max(1, len(drawn) - 1)])
         for number, name in enumerate(drawn):
-            beside = number == 0 or rng.random() < 0.5
+            beside = number == 0 or rng.random() < 0.6
             spot = draft.things[0][1] if beside else self._home(rng, draft.target, draft.spots)
             draft.things.append((name, spot))
 

@@ -10,6 +10,21 @@ from turnpoint.envs.household.game import NOWHERE, PROPERTIES, Game, State
 from turnpoint.envs.household.goals import LOOK, TREATMENTS
 from turnpoint.envs.household.problem import Fact, GameFileError, Problem, parse_problem, read_document
 
+_PAIRS = frozenset(
+    [
+        "receptacleatlocation",
+        "objectatlocation",
+        "atlocation",
+        "inreceptacle",
+        "inreceptacleobject",
+        "receptacletype",
+        "objecttype",
+        "cancontain",
+        "holds",
+    ]
+)
+"""Predicates with two arguments."""
+
 
 def load_game(path: Path) -> Game:
     """Read and index a game file; raises ``GameFileError`` with the path and the reason."""
@@ -102,12 +117,11 @@ def display_names(ids: Iterable[str]) -> dict[str, str]:
 
 
 def _by_predicate(facts: Iterable[Fact], source: str) -> defaultdict[str, list[tuple[str, ...]]]:
-    arity = {"receptacleatlocation": 2, "objectatlocation": 2, "inreceptacle": 2, "inreceptacleobject": 2}
-    arity |= {"atlocation": 2, "receptacletype": 2, "objecttype": 2, "cancontain": 2}
     grouped: defaultdict[str, list[tuple[str, ...]]] = defaultdict(list)
     for name, *arguments in facts:
-        if len(arguments) < arity.get(name, 1):
-            raise GameFileError(f"{source}: the fact ({' '.join([name, *arguments])}) lacks an argument")
+        if (len(arguments) != 2) if name in _PAIRS else not arguments:
+            fact = " ".join([name, *arguments])
+            raise GameFileError(f"{source}: the fact ({fact}) has {len(arguments)} arguments")
         grouped[name].append(tuple(arguments))
     return grouped
 
@@ -166,7 +180,7 @@ def _start(
     contents: list[set[int]] = [set() for _ in receptacles]
     for thing, receptacle in facts["inreceptacle"]:
         contents[receptacles[receptacle]].add(objects[thing])
-    held = [objects[fact[1]] for fact in facts["holds"] if len(fact) > 1 and fact[1] in objects]
+    held = [objects[fact[1]] for fact in facts["holds"] if fact[1] in objects]
     return State(
         location=places[facts["atlocation"][0][1]],
         opened=_mask(facts["opened"], receptacles),

@@ -136,9 +136,14 @@ class FolderGames:
                 f"games: the folder '{self.root}' does not exist; give the folder that holds ALFWorld's "
                 f"{FILE_NAME} files, or games: generated"
             )
+        for name in self.folders.values():
+            if not (self.root / name).resolve().is_relative_to(self.root.resolve()):
+                raise EnvDataError(
+                    f"the split folder '{name}' is not inside of '{self.root}'; name a subfolder"
+                )
         self._splits: dict[str, tuple[list[Task], str]] = {}
         if not any(self._scan(split)[0] for split in self.folders):
-            raise EnvDataError(self._nothing_found(" or ".join(sorted(set(self.folders.values())))))
+            raise EnvDataError(self._nothing_found(*self.folders.values()))
 
     def tasks(self, split: str) -> Sequence[Task]:
         """Raises ``EnvDataError`` if the split has no usable game."""
@@ -200,10 +205,16 @@ class FolderGames:
             digest.update(f"{name} {task.data['sha256']}\n".encode())
         return tasks, digest.hexdigest()
 
-    def _nothing_found(self, where: str) -> str:
-        if self.unusable:
-            first = next(iter(self.unusable.values()))
-            return f"games: none of the {len(self.unusable)} files under '{self.root}' can be used; first: {first}"
+    def _nothing_found(self, *folders: str) -> str:
+        tried = [self.root / folder for folder in folders]
+        bad = [
+            reason
+            for name, reason in self.unusable.items()
+            if any((self.root / name).is_relative_to(folder) for folder in tried)
+        ]
+        if bad:
+            return f"games: none of the {len(bad)} files under '{self.root}' can be used; first: {bad[0]}"
+        where = " or ".join(dict.fromkeys(folders))
         inside = sorted(path.name for path in self.root.iterdir() if path.is_dir())
         return (
             f"games: no {FILE_NAME} under '{self.root}' in {where}; subfolders are: {', '.join(inside) or 'none'}; "
