@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from turnpoint.cli import envs, evaluate, methods, recipes, resume, sft, train
+from turnpoint.cli import envs, evaluate, methods, recipes, recover, resume, sft, train
 
 app = typer.Typer(
     name="turnpoint",
@@ -17,6 +17,7 @@ app = typer.Typer(
 app.command("train")(train.train)
 app.command("resume")(resume.resume)
 app.command("eval")(evaluate.evaluate)
+app.command("recover")(recover.recover)
 app.command("sft")(sft.sft)
 app.add_typer(envs.app, name="envs")
 app.command("methods")(methods.methods)

@@ -26,16 +26,21 @@ def eval_tasks(run: Run, settings: EvalSettings) -> list[Task]:
     return [tasks[i] for i in range(min(settings.tasks, len(tasks)))]
 
 
-async def evaluate(run: Run, settings: EvalSettings) -> Evaluation:
-    """Play the evaluation tasks with the current weights."""
+def eval_rollouts(run: Run, settings: EvalSettings, *, prefix: str = "eval") -> Rollouts:
+    """Rollouts with the evaluation's sampling; equal prefixes give paired random streams."""
     rollout = RolloutSettings.model_validate(
         run.config.rollout.model_dump()
         | {"temperature": settings.temperature, "top_p": settings.top_p, "top_k": settings.top_k}
     )
-    rollouts = Rollouts(
+    return Rollouts(
         run.suite, run.policy, run.prompter, run.renderer, rollout, run.streams,
-        prefix="eval", measure=settings.measure,
+        prefix=prefix, measure=settings.measure,
     )  # fmt: skip
+
+
+async def evaluate(run: Run, settings: EvalSettings) -> Evaluation:
+    """Play the evaluation tasks with the current weights."""
+    rollouts = eval_rollouts(run, settings)
     try:
         episodes = await asyncio.gather(
             *(rollouts.play(task, i) for task in eval_tasks(run, settings) for i in range(settings.samples))

@@ -1,0 +1,84 @@
+"""``turnpoint sft``: supervised training of any model on any episode file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from turnpoint.cli.common import console, user_faults
+from turnpoint.records import Episode
+
+
+def sft(
+    model: Annotated[Path, typer.Argument(help="Folder of a Hugging Face model with its tokenizer.")],
+    episodes: Annotated[list[Path], typer.Argument(help="JSONL files of episodes.")],
+    out: Annotated[Path, typer.Option(help="Folder for the trained model; must not exist yet.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Settings of sft or policy, as sft.epochs=2 or policy.optimizer.lr=1e-5."),
+    ] = None,
+    solved_only: Annotated[bool, typer.Option(help="Train on successful episodes only.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of batches and of the held-out choice.")] = 0,
+) -> None:
+    """Train a model on the turns of recorded episodes.
+
+    Example: turnpoint sft models/agent runs/a/episodes/step_000001.jsonl --out models/agent-sft --set sft.epochs=2
+    """
+    from pydantic import ValidationError
+
+    from turnpoint.config import ConfigError, apply_overrides, explain
+
+    with user_faults():
+        if out.exists():
+            raise ConfigError(f"{out} exists already; name a new folder with --out")
+        from turnpoint.policy.settings import LocalPolicySettings
+        from turnpoint.prompts import ChatRenderer
+        from turnpoint.training.sft import SftProgress, SftSettings, run_sft
+
+        data = apply_overrides({"sft": {}, "policy": {"optimizer": {"lr": 1e-5}}}, overrides or [])
+        try:
+            settings = SftSettings.model_validate(data.pop("sft"))
+            policy = LocalPolicySettings.model_validate({**data.pop("policy"), "model": str(model)}).build(
+                seed=seed
+            )
+        except ValidationError as error:
+            raise ConfigError(explain(error)) from error
+        if data:
+            raise ConfigError(f"unknown section '{next(iter(data))}'; use sft or policy")
+        screen = console()
+
+        def show(progress: SftProgress) -> None:
+            if progress.step == progress.steps or progress.step % max(1, progress.steps // 20) == 0:
+                screen.print(f"step {progress.step}/{progress.steps}  loss {progress.loss:.4f}", markup=False)
+
+        report = run_sft(
+            policy,
+            _read(episodes, solved_only),
+            ChatRenderer(policy.tokenizer),
+            settings,
+            seed=seed,
+            progress=show,
+        )
+        policy.save(out)
+    for name, value in {"episodes": report.episodes, "steps": report.steps, "tokens": report.tokens}.items():
+        typer.echo(f"{name}: {value}")
+    for name, count in report.counts.items():
+        typer.echo(f"turns {name}: {count}")
+    if report.held_out_before is not None and report.held_out_after is not None:
+        typer.echo(f"held-out loss: {report.held_out_before:.4f} before, {report.held_out_after:.4f} after")
+    typer.echo(str(out))
+
+
+def _read(paths: list[Path], solved_only: bool) -> Iterator[Episode]:
+    from turnpoint.config import ConfigError
+    from turnpoint.records import EpisodeReader
+
+    for path in paths:
+        if not path.is_file():
+            raise ConfigError(f"there is no episode file {path}")
+        for episode in EpisodeReader(path):
+            if episode.success or not solved_only:
+                yield episode

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from turnpoint.pivots.recovery import Mistake, first_mistakes, paired, recovery_report, replay_mistakes
+from turnpoint.records import Episode, Observation, StopReason, Task, Turn
+from turnpoint.testing import toy_suite
+from turnpoint.testing.harness import make_rollouts, random_agent
+from turnpoint.testing.scripted_policy import ScriptedPolicy
+
+
+def outcome(success: bool | None, turns: int = 3) -> Episode:
+    stop = StopReason.TIME_OUT if success is None else StopReason.SUCCESS if success else StopReason.MAX_TURNS
+    return Episode("r", Task("t", "toy"), [Turn(i, Observation("o")) for i in range(turns)], stop, success)
+
+
+def mistake(name: str) -> Mistake:
+    return Mistake(Episode(name, Task(name, "toy")), 1, 2)
+
+
+def test_mean_is_taken_per_mistake_then_over_mistakes() -> None:
+    replays = [[outcome(i < 2) for i in range(8)], [outcome(i < 4) for i in range(8)]]
+    report = recovery_report([mistake("a"), mistake("b")], replays)
+    assert report.rate.mean == pytest.approx(0.375)
+    assert report.within[2] == 0
+    assert report.within[3] == pytest.approx(6 / 16)
+    assert report.turns.mean == 3
+    assert report.optimal == 2
+
+
+def test_replays_without_outcome_are_counted_apart() -> None:
+    report = recovery_report([mistake("a")], [[outcome(True), outcome(None)]])
+    assert report.rate.mean == 1
+    assert report.excluded == {"time_out": 1}
+    with pytest.raises(ValueError, match="no replay has an outcome"):
+        recovery_report([mistake("a")], [[outcome(None)]])
+
+
+def test_pairs_are_compared_mistake_by_mistake() -> None:
+    names = [mistake(n) for n in "abc"]
+    base = recovery_report(names, [[outcome(False)], [outcome(True)], [outcome(True)]])
+    other = recovery_report(names, [[outcome(True)], [outcome(False)], [outcome(True)]])
+    assert paired(base, other) == {"improved": 1, "worse": 1, "same": 1}
+
+
+def test_replays_keep_the_mistake_and_the_rest_of_the_budget() -> None:
+    suite = toy_suite(max_turns=12)
+    rollouts, _ = make_rollouts(suite, ScriptedPolicy(random_agent()), measure=True)
+
+    async def go():
+        played = await asyncio.gather(*(rollouts.play(t, 0) for t in suite.tasks("train")[:30]))
+        found = first_mistakes(played)
+        return played, found, await replay_mistakes(rollouts, found, 3)
+
+    played, found, replays = asyncio.run(go())
+    assert found
+    assert all(not m.episode.success for m in found)
+    for m, episodes in zip(found, replays, strict=True):
+        assert len({tuple(t.executed for t in e.turns) for e in episodes}) > 1
+        for episode in episodes:
+            assert [t.executed for t in episode.turns[: m.turn + 1]] == [
+                t.executed for t in m.episode.turns[: m.turn + 1]
+            ]
+            assert len(episode.turns) <= 12
+            assert episode.new_turns
+            if m.remaining is None:
+                assert not episode.success
