@@ -23,14 +23,39 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rollouts": {"config", "envs", "policy", "prompts", "records"},
     "methods": {"config", "credit", "envs", "policy", "prompts", "records", "rollouts", "teachers.protocol"},
     "pivots": {"records", "rollouts", "envs"},
-    "training": {"config", "envs", "methods", "pivots", "policy", "prompts", "records", "rollouts", "teachers"},
+    "training": {
+        "config",
+        "envs",
+        "methods",
+        "pivots",
+        "policy",
+        "prompts",
+        "records",
+        "rollouts",
+        "teachers",
+    },
     "inspector": {"config", "pivots", "records", "training"},
-    "testing": {"config", "envs", "policy", "prompts", "records", "rollouts", "teachers", "methods", "training"},
+    "testing": {
+        "config",
+        "envs",
+        "policy",
+        "prompts",
+        "records",
+        "rollouts",
+        "teachers",
+        "methods",
+        "training",
+    },
 }
 """Rooms each room may import; ``cli`` may import all."""
 
 TORCH_ROOMS = {"policy/local", "policy/small", "policy/loss.py"}
-METHODS_NEVER = ("turnpoint.policy.local", "turnpoint.policy.small", "turnpoint.envs.household", "turnpoint.teachers.")
+METHODS_NEVER = (
+    "turnpoint.policy.local",
+    "turnpoint.policy.small",
+    "turnpoint.envs.household",
+    "turnpoint.teachers.",
+)
 
 
 def imports(path: Path) -> Iterator[tuple[str, bool]]:
@@ -92,7 +117,9 @@ def test_torch_is_imported_by_the_local_policy_only() -> None:
         for node in tree.body:  # lazy imports inside functions are fine
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            heavy = [n for n in names if n.split(".")[0] in ("torch", "transformers", "safetensors", "tokenizers")]
+            heavy = [
+                n for n in names if n.split(".")[0] in ("torch", "transformers", "safetensors", "tokenizers")
+            ]
             assert not heavy, f"{relative} imports {heavy} at module level"
 
 

@@ -217,7 +217,7 @@ def test_preventive_only_and_recovery_only(play, scripted_teacher) -> None:
 
 
 def test_settings_that_cannot_work_are_refused(play) -> None:
-    with pytest.raises(ConfigError, match="teacher.kind"):
+    with pytest.raises(ConfigError, match=r"teacher\.kind"):
         play(PivotOPDSettings(group=2))
     with pytest.raises(ConfigError, match="recovery_turns to 1"):
         play(PivotOPDSettings(group=2), teacher=object(), suite=stochastic_suite())

@@ -52,9 +52,9 @@ def test_replays_keep_the_mistake_and_the_rest_of_the_budget() -> None:
     async def go():
         played = await asyncio.gather(*(rollouts.play(t, 0) for t in suite.tasks("train")[:30]))
         found = first_mistakes(played)
-        return played, found, await replay_mistakes(rollouts, found, 3)
+        return found, await replay_mistakes(rollouts, found, 3)
 
-    played, found, replays = asyncio.run(go())
+    found, replays = asyncio.run(go())
     assert found
     assert all(not m.episode.success for m in found)
     for m, episodes in zip(found, replays, strict=True):

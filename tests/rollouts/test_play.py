@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -78,7 +79,7 @@ def test_chat_history_extends_and_window_history_does_not() -> None:
     chat, _ = play(toy_suite(), count=1, tasks=1)
     turns = chat[0].turns
     assert len(turns) > 2
-    for before, after in zip(turns, turns[1:], strict=False):
+    for before, after in pairwise(turns):
         grown = before.prompt_ids + before.response_ids
         assert after.prompt_ids[: len(grown)] == grown
     window, _ = play(toy_suite(), count=1, tasks=1, prompt=PromptSettings(history=2))

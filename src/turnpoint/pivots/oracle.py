@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from turnpoint.records import Episode
 
 
@@ -12,7 +14,8 @@ def distances(episode: Episode) -> list[int | None]:
     """
     if not episode.distances_known:
         raise ValueError(
-            f"episode {episode.id} has no oracle distances; play it with measurement on, in an environment with an oracle"
+            f"episode {episode.id} has no oracle distances; play it with eval.measure=true in an environment "
+            "with an oracle"
         )
     return [*(turn.distance for turn in episode.turns), episode.final_distance]
 
@@ -21,7 +24,7 @@ def oracle_pivots(episode: Episode) -> list[int]:
     """0-based turns t with L(s_{t+1}) > L(s_t), becoming unsolvable included; none after that."""
     path = distances(episode)
     pivots = []
-    for turn, (before, after) in enumerate(zip(path, path[1:], strict=False)):
+    for turn, (before, after) in enumerate(pairwise(path)):
         if before is None:
             break
         if after is None or after > before:

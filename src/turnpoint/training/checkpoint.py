@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from pathlib import Path
@@ -26,7 +25,7 @@ def save_checkpoint(folder: Path, step: int, policy: Policy, method: Method, *, 
     (temporary / "state.json").write_text(json.dumps({"step": step, "method": method.state_dict()}))
     if target.exists():
         shutil.rmtree(target)
-    os.replace(temporary, target)
+    temporary.replace(target)
     for _, old in list_checkpoints(folder)[:-keep]:
         shutil.rmtree(old)
     return target
