@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from turnpoint.policy.local.muon import Muon
 from turnpoint.policy.local.network import Network
 from turnpoint.policy.settings import OptimizerSettings
 
@@ -36,9 +37,7 @@ class Stepper:
         rate = settings.lr
         if settings.kind == "muon":
             hidden = [self.masters[name] for name in self.weights if name in matrices]
-            self.optimizers["muon"] = torch.optim.Muon(
-                hidden, lr=settings.lr, weight_decay=settings.weight_decay
-            )
+            self.optimizers["muon"] = Muon(hidden, lr=settings.lr, weight_decay=settings.weight_decay)
             rate = settings.lr / 10 if settings.lr_rest is None else settings.lr_rest
         decayed = [self.masters[name] for name in rest if self.masters[name].ndim >= 2]
         plain = [self.masters[name] for name in rest if self.masters[name].ndim < 2]
