@@ -124,6 +124,7 @@ def test_torch_is_imported_by_the_local_policy_only() -> None:
 
 
 def test_the_command_line_starts_without_torch() -> None:
-    code = "import sys; import turnpoint.cli, turnpoint.methods, turnpoint.training.settings; print('torch' in sys.modules)"
+    modules = "turnpoint.cli, turnpoint.methods, turnpoint.training.settings"
+    code = f"import sys; import {modules}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -68,7 +68,7 @@ def check(
             fail(explain(error))
         report = check_env(suite, tasks=tasks, quick=quick)
     if as_json:
-        print_json(report.as_dict())
+        print_json(report.to_dict())
     else:
         for item in report.checks:
             typer.echo(f"{'ok  ' if item.ok else 'FAIL'} {item.name}: {item.detail}")
