@@ -42,5 +42,8 @@ class EnvSettings(Settings):
 env_registry: Registry[EnvSettings] = Registry(
     "turnpoint.envs",
     EnvSettings,
-    {"household": "turnpoint.envs.household.settings:HouseholdSettings"},
+    {
+        "household": "turnpoint.envs.household.settings:HouseholdSettings",
+        "sokoban": "turnpoint.envs.sokoban.settings:SokobanSettings",
+    },
 )

@@ -1,0 +1,1 @@
+"""Sokoban: a small engine, its exact oracle and its level generator."""
