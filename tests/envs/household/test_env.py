@@ -152,6 +152,16 @@ def test_tasks_are_numbered_typed_and_disjoint() -> None:
         made.tasks("test")
 
 
+def test_no_game_of_a_tiny_world_is_in_both_splits() -> None:
+    tiny = {"layout": "fixed", "receptacles": (4, 4), "objects": (3, 3), "object_types": 5}
+    made = suite(generator=tiny, train_tasks=400, valid_tasks=100)
+    games = {
+        split: [made.source.load(task).problem for task in made.tasks(split)] for split in ("train", "valid")
+    }
+    assert len(set(games["train"])) < 400  # small enough to repeat itself
+    assert not set(games["train"]) & set(games["valid"])
+
+
 def test_tasks_survive_json_and_refuse_other_settings() -> None:
     made = suite()
     task = made.tasks("train")[5]

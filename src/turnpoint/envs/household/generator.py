@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from turnpoint.envs.household.engine import Engine
 from turnpoint.envs.household.game import Game
@@ -31,7 +32,9 @@ PHRASES = {
     ),
 }
 """Task sentences of real games, after ``Your task is to: ``."""
-_ATTEMPTS = 40
+VALID_SEED = 1_000_000_000
+"""First seed of the split ``valid``; ``train`` starts at 0."""
+_ATTEMPTS = 60
 
 
 @dataclass
@@ -76,10 +79,13 @@ class Generator:
             draft = self._draft(rng, kind, tempting=self.tempting(seed))
             if draft is None:
                 continue
-            game = index_game(self._problem(rng, draft), f"generated game {seed}")
+            problem = self._problem(rng, draft)
+            if in_valid(problem) != (seed >= VALID_SEED):
+                continue
+            game = index_game(problem, f"generated game {seed}")
             plan = Oracle(Engine(game)).plan(game.start)
             if plan:
-                return index_game(_with_walkthrough(game.problem, plan))
+                return replace(game, problem=replace(problem, walkthrough=tuple(plan)))
         raise EnvDataError(
             f"no winnable game of type {kind} came out of {_ATTEMPTS} draws for seed {seed}; allow more "
             "receptacles, more object_types or other rooms"
@@ -153,13 +159,13 @@ class Generator:
         real = statistics.tasks[kind]
         if kind == LOOK:
             return {(name, LAMP): 1 + real.get((name, LAMP), 0) for name in able}
-        places = sorted({spot.kind for spot in draft.spots} - {APPLIANCES.get(kind, "")})
-        return {
-            (name, place): 1 + real.get((name, place), 0)
-            for name in able
-            for place in places
-            if place in self._accepting(name, draft.spots) and self._homes(name, draft.spots, without=place)
-        }
+        pairs = {}
+        for name in able:
+            homes = {draft.spots[i].kind for i in self._homes(name, draft.spots)}
+            for place in sorted(self._accepting(name, draft.spots) - {APPLIANCES.get(kind, "")}):
+                if homes - {place}:
+                    pairs[name, place] = 1 + real.get((name, place), 0)
+        return pairs
 
     def _place_targets(self, rng: random.Random, draft: _Draft) -> None:
         for _ in range(2 if draft.kind == TWO else 1):
@@ -230,6 +236,12 @@ class Generator:
         return Problem(f"Your task is to: {phrase}", goal, frozenset(facts))
 
 
+def in_valid(problem: Problem) -> bool:
+    """The only split in which a problem may appear: small worlds repeat themselves, splits never overlap."""
+    text = repr((problem.task, sorted(problem.facts)))
+    return hashlib.blake2b(text.encode(), digest_size=1).digest()[0] >= 128
+
+
 def identifier(kind: str, number: int) -> str:
     """An ALFWorld identifier: the engine derives the display name from it."""
     head, tail = (kind.removesuffix("basin"), f"_bar_{kind}") if kind.endswith("basin") else (kind, "")
@@ -238,7 +250,3 @@ def identifier(kind: str, number: int) -> str:
 
 def _place(number: int) -> str:
     return f"loc_bar_{number}_bar_0_bar_0_bar_30"
-
-
-def _with_walkthrough(problem: Problem, plan: list[str]) -> Problem:
-    return Problem(problem.task, problem.goal, problem.facts, tuple(plan), problem.help)

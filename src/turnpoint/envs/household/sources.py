@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, overload
 
 from turnpoint.envs.household.game import Game
-from turnpoint.envs.household.generator import Generator
+from turnpoint.envs.household.generator import VALID_SEED, Generator
 from turnpoint.envs.household.index import load_game
 from turnpoint.envs.household.problem import GameFileError, parse_document, parse_header
 from turnpoint.envs.household.settings import HouseholdSettings
@@ -25,8 +25,6 @@ logger = logging.getLogger(__name__)
 
 GENERATOR_VERSION = 1
 """Part of the hash of generated games; raised whenever a seed gives another game."""
-VALID_SEED = 1_000_000_000
-"""First seed of the split ``valid``; ``train`` starts at 0."""
 FILE_NAME = "game.tw-pddl"
 _ENV = "household"
 
@@ -48,7 +46,7 @@ class GameSource(Protocol):
 
 
 class GeneratedGames:
-    """Games drawn from seeds; the splits are disjoint ranges of seeds."""
+    """Games drawn from seeds; the splits are disjoint ranges of seeds and share no game."""
 
     def __init__(self, settings: HouseholdSettings) -> None:
         """Raises ``EnvDataError`` if the settings allow no game of some task type."""
