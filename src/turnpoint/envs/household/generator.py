@@ -19,6 +19,7 @@ from turnpoint.envs.household.settings import GeneratorSettings
 from turnpoint.envs.household.statistics import ABILITIES, Statistics, load_statistics
 from turnpoint.envs.household.traps import draw_look_alikes, is_tempting
 from turnpoint.envs.protocol import EnvDataError
+from turnpoint.envs.seeded import VALID_SEED
 
 PHRASES = {
     SIMPLE: ("put some {thing} on {place}.", "put a {thing} in {place}."),
@@ -32,8 +33,6 @@ PHRASES = {
     ),
 }
 """Task sentences of real games, after ``Your task is to: ``."""
-VALID_SEED = 1_000_000_000
-"""First seed of the split ``valid``; ``train`` starts at 0."""
 _ATTEMPTS = 60
 
 

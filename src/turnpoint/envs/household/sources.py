@@ -9,16 +9,17 @@ import logging
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Protocol, overload
+from typing import Any, Protocol
 
 from turnpoint.envs.household.game import Game
-from turnpoint.envs.household.generator import VALID_SEED, Generator
+from turnpoint.envs.household.generator import Generator
 from turnpoint.envs.household.index import load_game
 from turnpoint.envs.household.problem import GameFileError, parse_document, parse_header
 from turnpoint.envs.household.settings import HouseholdSettings
 from turnpoint.envs.household.text import task_line
 from turnpoint.envs.household.vocabulary import generated_texts, sentence_texts
 from turnpoint.envs.protocol import EnvDataError
+from turnpoint.envs.seeded import SeededTasks, seed_of
 from turnpoint.records import Task
 
 logger = logging.getLogger(__name__)
@@ -51,6 +52,8 @@ class GeneratedGames:
     def __init__(self, settings: HouseholdSettings) -> None:
         """Raises ``EnvDataError`` if the settings allow no game of some task type."""
         self.generator = Generator(settings.generator)
+        # A task is usually played right after it was drawn.
+        self._game = functools.lru_cache(maxsize=256)(self.generator.game)
         self.counts = {"train": settings.train_tasks, "valid": settings.valid_tasks}
         self.sha256 = _fingerprint(settings)
         for seed in range(len(settings.generator.task_types)):
@@ -58,18 +61,18 @@ class GeneratedGames:
 
     def tasks(self, split: str) -> Sequence[Task]:
         """Drawn when they are asked for."""
-        return _SeededTasks(self, split, self.counts[split])
+        return SeededTasks(split, self.counts[split], self.task)
 
     def task(self, split: str, number: int) -> Task:
         """Task ``number`` of a split."""
-        seed = number + (VALID_SEED if split == "valid" else 0)
+        seed = seed_of(split, number)
         data: dict[str, Any] = {"seed": seed, "games": self.sha256}
         if self.generator.settings.temptations:
             data["tempting"] = self.generator.tempting(seed)
         return Task(
             id=f"{split}-{number:05d}",
             env=_ENV,
-            instruction=task_line(self.generator.game(seed)),
+            instruction=task_line(self._game(seed)),
             type=self.generator.kind(seed),
             seed=seed,
             data=data,
@@ -83,7 +86,7 @@ class GeneratedGames:
                 f"task {task.id} was generated with other settings or another version (games {games}, here "
                 f"{self.sha256}); use the env section of the run it comes from"
             )
-        return self.generator.game(seed)
+        return self._game(seed)
 
     def header(self) -> dict[str, Any]:
         """Settings, counts and the hash that names this set of games."""
@@ -98,27 +101,6 @@ class GeneratedGames:
     def vocabulary_texts(self) -> Iterable[str]:
         """Closed by construction."""
         return generated_texts(self.generator)
-
-
-class _SeededTasks(Sequence[Task]):
-    """A lazy list: generating thousands of games before the first turn would be a waste."""
-
-    def __init__(self, games: GeneratedGames, split: str, count: int) -> None:
-        self._split, self._count = split, count
-        self._task = functools.lru_cache(maxsize=4096)(games.task)
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, index: int) -> Task: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Task]: ...
-    def __getitem__(self, index: int | slice) -> Task | list[Task]:
-        numbers = range(self._count)[index]
-        if isinstance(numbers, range):
-            return [self._task(self._split, number) for number in numbers]
-        return self._task(self._split, numbers)
 
 
 class FolderGames:
