@@ -74,7 +74,7 @@ def test_eviction_prefills_again_and_stays_right(make_policy: MakePolicy) -> Non
     first, second = play(roomy, episodes=10, turns=4), play(tight, episodes=10, turns=4)
     assert [s.token_ids for _, s in first] == [s.token_ids for _, s in second]
     assert tight.engine.counts["prefilled"] > roomy.engine.counts["prefilled"]
-    assert tight.engine.slots.rows == 4
+    assert tight.engine.table.slots.rows == 4
     check_scores(tight, second)
 
 
@@ -217,9 +217,9 @@ def test_ended_sessions_are_forgotten_and_unknown_ones_ignored(make_policy: Make
     policy = make_policy()
     policy.end_session("never")
     _one(policy, SampleRequest((5, 6, 7), seed=0, session="s"))
-    assert "s" in policy.engine.slots.place
+    assert "s" in policy.engine.table.slots.place
     policy.end_session("s")
-    assert "s" not in policy.engine.slots.place
+    assert "s" not in policy.engine.table.slots.place
 
 
 def test_schedule_is_a_function_of_the_calls(make_policy: MakePolicy) -> None:

@@ -13,7 +13,7 @@ Rows = slice | Tensor
 
 
 class PoolLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
-    """Keys and values of one layer, ``[rows, length, heads, dim]``; allocated at the first write."""
+    """Keys and values of one layer, ``[rows, heads, length, dim]``; allocated at the first write."""
 
     is_sliding = False
 
@@ -28,7 +28,7 @@ class PoolLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         self.is_initialized = True
 
     def _zeros(self, like: Tensor) -> Tensor:
-        shape = (self.pool.rows, self.pool.length, like.shape[1], like.shape[3])
+        shape = (self.pool.rows, like.shape[1], self.pool.length, like.shape[3])
         return torch.zeros(shape, dtype=like.dtype, device=like.device)
 
     def update(
@@ -38,16 +38,17 @@ class PoolLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         pool = self.pool
-        place = (pool.row_index, pool.positions)
         result = []
         assert self.keys is not None
         assert self.values is not None
         for store, states in ((self.keys, key_states), (self.values, value_states)):
+            # Index tensors apart in the subscript put their own axes first: [batch, heads, dim] for one new
+            # token a row, [batch, q, heads, dim] for several.
             if pool.positions.shape[1] == 1:
-                store[pool.row_column, pool.position_column] = states[:, :, 0]
+                store[pool.row_column, :, pool.position_column] = states[:, :, 0]
             else:
-                store[place] = states.transpose(1, 2)
-            result.append(store[pool.selected, : pool.reach].transpose(1, 2))
+                store[pool.row_index, :, pool.positions] = states.transpose(1, 2)
+            result.append(store[pool.selected, :, : pool.reach])
         return result[0], result[1]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -68,9 +69,9 @@ class PoolLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
             return
         for name in ("keys", "values"):
             old = getattr(self, name)
-            shape = (self.pool.rows, self.pool.length, *old.shape[2:])
+            shape = (self.pool.rows, old.shape[1], self.pool.length, old.shape[3])
             new = torch.zeros(shape, dtype=old.dtype, device=old.device)
-            new[: old.shape[0], : old.shape[1]] = old
+            new[: old.shape[0], :, : old.shape[2]] = old
             setattr(self, name, new)
 
 
@@ -108,14 +109,14 @@ class KVPool(Cache):
         if source == target or length == 0:
             return
         for store in self._stores():
-            store[target, :length] = store[source, :length]
+            store[target, :, :length] = store[source, :, :length]
 
     def swap(self, a: int, b: int, length_a: int, length_b: int) -> None:
         """Exchange two rows of the given lengths."""
         for store in self._stores():
-            kept = store[a, :length_a].clone()
-            store[a, :length_b] = store[b, :length_b]
-            store[b, :length_a] = kept
+            kept = store[a, :, :length_a].clone()
+            store[a, :, :length_b] = store[b, :, :length_b]
+            store[b, :, :length_a] = kept
 
     def _stores(self) -> list[Tensor]:
         stores = [store for layer in self.pool_layers for store in (layer.keys, layer.values)]

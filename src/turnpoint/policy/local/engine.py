@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +16,11 @@ import torch
 from torch import Tensor
 
 from turnpoint.policy.local.network import Network
-from turnpoint.policy.local.sampling import Streams, draw
-from turnpoint.policy.local.slots import IntArray, Slots, common_prefix, prefill_groups
+from turnpoint.policy.local.sampling import draw
+from turnpoint.policy.local.slots import IntArray, prefill_groups, shares
+from turnpoint.policy.local.table import Call, Table
 from turnpoint.policy.protocol import ContextOverflow, Sample, SampleRequest
 
-FIRST_ROWS, FIRST_LENGTH = 16, 256
-"""Size the pool starts with; it grows as needed."""
 ADMIT_SHARE = 4
 """Waiting calls join once they are this fraction (1/4) of the running ones: prefills come in batches."""
 ADMIT_PATIENCE = 16
@@ -32,16 +30,7 @@ SHARED_PREFIX = 16
 MASK_ELEMENTS = 2**26
 """Largest attention mask of a prefill; longer prompts are fed in pieces."""
 
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A queued call."""
-
-    ticket: int
-    request: SampleRequest
-    prompt: IntArray
-    since: int
-    """Decoding step at which it came."""
+Results = list[tuple[int, Sample]]
 
 
 class Engine:
@@ -50,23 +39,14 @@ class Engine:
     def __init__(
         self, network: Network, eos: Iterable[int], *, context: int, max_rows: int, token_budget: int
     ) -> None:
-        self.network, self.context = network, context
-        self.max_rows, self.token_budget = max_rows, token_budget
-        rows, length = min(FIRST_ROWS, max_rows), min(FIRST_LENGTH, context)
-        self.pool = network.pool(rows, length)
-        self.slots = Slots(rows, length)
-        self.streams = Streams(rows)
+        self.network, self.context, self.token_budget = network, context, token_budget
+        self.table = Table(network, context=context, max_rows=max_rows)
         self.is_eos: npt.NDArray[np.bool_] = np.zeros(network.vocabulary, dtype=np.bool_)
         self.is_eos[list(eos)] = True
-        self.calls: list[Waiting | None] = [None] * rows
-        self.limit: IntArray = np.zeros(rows, dtype=np.int64)
-        """Sequence length at which a slot's running call must end."""
-        self.knobs: npt.NDArray[np.float64] = np.zeros((rows, 3))
-        """Temperature, top-p, top-k of a slot's running call."""
-        self.waiting: deque[Waiting] = deque()
+        self.waiting: deque[Call] = deque()
         self.active = 0
         self.counts: Counter[str] = Counter()
-        """Work done: steps, sampled, prefilled, padding, reused and copied tokens."""
+        """Work done: steps, and sampled, prefilled, padding, reused and copied tokens."""
         self._tickets = 0
 
     @property
@@ -88,23 +68,23 @@ class Engine:
                 f"a prompt of {len(prompt)} tokens leaves no room to sample in a context length of {self.context}"
             )
         self._tickets += 1
-        self.waiting.append(Waiting(self._tickets, request, prompt, self.counts["steps"]))
+        self.waiting.append(Call(self._tickets, request, prompt, self.counts["steps"]))
         return self._tickets
 
-    def advance(self) -> list[tuple[int, Sample]]:
+    def advance(self) -> Results:
         """Work until at least one call finishes; results in the order of their tickets."""
-        done: list[tuple[int, Sample]] = []
+        done: Results = []
         with torch.inference_mode():
             while not done and self.in_flight:
                 if self._ready():
                     self._admit(done)
-                elif self.active:
+                else:
                     self._decode(done)
         return sorted(done, key=lambda pair: pair[0])
 
     def end_session(self, session: str) -> None:
         """Forget a session; a call of it that is running goes on without it."""
-        self.slots.release(session)
+        self.table.slots.release(session)
 
     def forget(self) -> None:
         """The weights change: drop everything cached. Raises ``RuntimeError`` while calls are in flight."""
@@ -113,201 +93,147 @@ class Engine:
                 f"the weights cannot change while {self.in_flight} sampling calls are in flight; "
                 "call advance() until it returns an empty list first"
             )
-        self.slots.forget()
+        self.table.slots.forget()
 
     # -- admission ---------------------------------------------------------------------------------------
 
     def _ready(self) -> bool:
-        if not self.waiting or self.active == self.max_rows:
+        """Whether to prefill now; always so if calls wait and none runs."""
+        if not self.waiting or self.active == self.table.max_rows:
             return False
         enough = len(self.waiting) * ADMIT_SHARE >= self.active
         return enough or self.counts["steps"] - self.waiting[0].since >= ADMIT_PATIENCE
 
-    def _admit(self, done: list[tuple[int, Sample]]) -> None:
+    def _admit(self, done: Results) -> None:
         """Prefill what waits, in waves.
 
         A call that shares its start with another of the same wave is left for the next one, in which it
         copies what the other computed.
         """
-        while self.waiting and self.active < self.max_rows:
+        while self.waiting and self.active < self.table.max_rows:
             self._wave(done)
 
-    def _wave(self, done: list[tuple[int, Sample]]) -> None:
-        """Give waiting calls slots, make these the next rows of the running prefix, and prefill them."""
-        wave: list[Waiting] = []
+    def _wave(self, done: Results) -> None:
+        """Give waiting calls rows, make these the next of the running prefix, and prefill them."""
+        wave: list[Call] = []
         chosen: list[int] = []
-        later: deque[Waiting] = deque()
-        while self.waiting and self.active + len(wave) < self.max_rows:
+        later: deque[Call] = deque()
+        while self.waiting and self.active + len(wave) < self.table.max_rows:
             call = self.waiting.popleft()
-            slot = self._place(call, wave)
-            if slot is None:
+            row = self._place(call, wave)
+            if row is None:
                 later.append(call)
             else:
                 wave.append(call)
-                chosen.append(slot)
+                chosen.append(row)
         self.waiting.extendleft(reversed(later))
         first, last = self.active, self.active + len(wave)
         places = sorted(set(range(first, last)) - set(chosen))
-        self._gather([slot for slot in chosen if slot >= last], places)
+        self.table.exchange([row for row in chosen if row >= last], places)
         self.active = last
         self._prefill(np.arange(first, last), done)
 
-    def _place(self, call: Waiting, wave: list[Waiting]) -> int | None:
-        """Slot for a call with all cached tokens of its prompt in it; None to wait for one of ``wave``."""
-        session = call.request.session
-        own = self.slots.place.get(session)
-        if own is not None and self.slots.busy[own]:
+    def _place(self, call: Call, wave: list[Call]) -> int | None:
+        """Row for a call, with all cached tokens of its prompt in it; None to wait for one of ``wave``."""
+        table, session = self.table, call.request.session
+        own = table.slots.place.get(session)
+        if own is not None and table.slots.busy[own]:
             own, session = None, ""
-        donor, shared = self.slots.donor(call.prompt, own)
-        most = len(call.prompt) - 1
-        if shared + SHARED_PREFIX <= most:
-            for other in wave:
-                if min(common_prefix(other.prompt, call.prompt), most) >= shared + SHARED_PREFIX:
-                    return None
-        self._reserve(len(call.prompt))
-        slot = self._vacant() if own is None else own
-        self.pool.copy(donor, slot, shared)
+        donor, shared = table.slots.donor(call.prompt, own)
+        if any(shares(other.prompt, call.prompt, shared + SHARED_PREFIX) for other in wave):
+            return None
+        table.reserve(len(call.prompt))
+        row = table.vacant() if own is None else own
+        table.pool.copy(donor, row, shared)
+        table.start(row, call, session, shared)
         self.counts["reused"] += shared
-        self.counts["copied"] += shared if donor != slot else 0
-        self.slots.claim(slot, session)
-        self.slots.length[slot] = shared
-        self.slots.tokens[slot, : len(call.prompt)] = call.prompt
-        sampling = call.request.sampling
-        self.calls[slot] = call
-        self.limit[slot] = min(len(call.prompt) + sampling.max_tokens, self.context)
-        self.knobs[slot] = (sampling.temperature, sampling.top_p, sampling.top_k)
-        self.streams.start(slot, call.request.seed)
-        return slot
-
-    def _vacant(self) -> int:
-        """A slot for a new session; more are made, up to ``max_rows``, before any cache is given up."""
-        unused = (self.slots.length == 0) & ~self.slots.busy
-        rows = self.slots.rows
-        if not unused.any() and rows < self.max_rows:
-            self._grow(min(2 * rows, self.max_rows), self.pool.length)
-        slot = self.slots.vacant()
-        assert slot is not None, "fewer calls run than there are slots"
-        return slot
-
-    def _reserve(self, length: int) -> None:
-        """Make sure that sequences of this length, plus what a step pads, fit."""
-        if length > self.pool.length:
-            self._grow(self.slots.rows, min(max(length, self.pool.length * 3 // 2), self.context))
-
-    def _grow(self, rows: int, length: int) -> None:
-        more = rows - self.slots.rows
-        self.pool.grow(rows, length)
-        self.slots.grow(rows, length)
-        if more:
-            self.streams.grow(rows)
-            self.calls += [None] * more
-            self.limit = np.pad(self.limit, (0, more))
-            self.knobs = np.pad(self.knobs, ((0, more), (0, 0)))
-
-    # -- layout ------------------------------------------------------------------------------------------
-
-    def _gather(self, movers: list[int], places: list[int]) -> None:
-        """Exchange rows pairwise so that the movers come to the places."""
-        for a, b in zip(movers, places, strict=True):
-            # A mover may hold more than its cached length (its prompt's tokens), never more keys than that.
-            self.pool.swap(a, b, int(self.slots.length[a]), int(self.slots.length[b]))
-            self.slots.swap(a, b)
-            self.streams.swap(a, b)
-            self.calls[a], self.calls[b] = self.calls[b], self.calls[a]
-            for values in (self.limit, self.knobs):
-                values[[a, b]] = values[[b, a]]
-
-    def _finish(self, finished: IntArray, done: list[tuple[int, Sample]]) -> None:
-        """Hand out the samples of running rows and take the rows out of the running prefix."""
-        if not len(finished):
-            return
-        for slot in finished:
-            call = self.calls[slot]
-            assert call is not None
-            span = slice(len(call.prompt), int(self.slots.length[slot]) + 1)
-            ids = self.slots.tokens[slot, span]
-            sample = Sample(
-                token_ids=tuple(ids.tolist()),
-                logprobs=tuple(self.slots.logprobs[slot, span].tolist()),
-                truncated=not bool(self.is_eos[ids[-1]]),
-            )
-            done.append((call.ticket, sample))
-            self.calls[slot] = None
-        self.slots.busy[finished] = False
-        active = self.active - len(finished)
-        holes = [int(s) for s in finished if s < active]
-        leaving = set(finished.tolist())
-        self._gather([s for s in range(active, self.active) if s not in leaving], holes)
-        self.active = active
+        self.counts["copied"] += shared if donor != row else 0
+        return row
 
     # -- computation -------------------------------------------------------------------------------------
 
-    def _prefill(self, rows: IntArray, done: list[tuple[int, Sample]]) -> None:
+    def _prefill(self, rows: IntArray, done: Results) -> None:
         """Feed what is not cached of the prompts of ``rows`` and sample their first tokens."""
-        starts = self.slots.length[rows]
-        prompts = np.array([len(call.prompt) for call in self.calls[rows[0] : rows[-1] + 1] if call])
-        feeds = prompts - starts
-        last: list[Tensor | None] = [None] * len(rows)
-        for group in prefill_groups(feeds.tolist(), self.token_budget):
-            whole = len(group) == len(rows)
-            members = np.arange(len(rows)) if whole else np.asarray(group)
-            self._feed(rows[members], starts[members], feeds[members], members, last)
-        self.slots.length[rows] = prompts
+        starts = self.table.slots.length[rows]
+        feeds = self.table.begin[rows] - starts
+        groups = prefill_groups(feeds.tolist(), self.token_budget)
+        if len(groups) == 1:
+            groups = [list(range(len(rows)))]  # in place, so that the pool's rows are a view
+        parts = [self._feed(rows[group], starts[group], feeds[group]) for group in groups]
+        back = self._device(np.argsort(np.concatenate(groups)))
+        self.table.slots.length[rows] += feeds
         self.counts["prefilled"] += int(feeds.sum())
-        self._sample(torch.stack([vector for vector in last if vector is not None]), rows, done)
+        self._sample(torch.cat(parts)[back], rows, done)
 
-    def _feed(
-        self, rows: IntArray, starts: IntArray, feeds: IntArray, members: IntArray, last: list[Tensor | None]
-    ) -> None:
-        """Run right-padded new tokens of some rows; put each one's final hidden state into ``last``."""
+    def _feed(self, rows: IntArray, starts: IntArray, feeds: IntArray) -> Tensor:
+        """Run right-padded new tokens of some rows; returns each one's final hidden state."""
         longest, reach = int(feeds.max()), int((starts + feeds).max())
         self.counts["padding"] += longest * len(rows) - int(feeds.sum())
         piece = max(1, min(longest, MASK_ELEMENTS // (len(rows) * reach)))
         contiguous = bool((np.diff(rows) == 1).all())
         selected = slice(int(rows[0]), int(rows[-1]) + 1) if contiguous else self._device(rows)
+        last = torch.zeros(0)
         for begin in range(0, longest, piece):
             offsets = np.arange(begin, min(begin + piece, longest))
             # Padding repeats the row's last token: same key, same value, same place, so it needs no room.
-            offsets = np.minimum(offsets, feeds[:, None] - 1)
-            where = starts[:, None] + offsets
-            ids, positions = self._device(self.slots.tokens[rows[:, None], where]), self._device(where)
-            hidden = self.network.hidden_with_pool(
-                ids, positions, self.network.masks(positions, reach), self.pool, selected
-            )
-            for i, feed in enumerate(feeds):
-                if begin < feed <= begin + piece:
-                    last[members[i]] = hidden[i, feed - 1 - begin]
+            where = starts[:, None] + np.minimum(offsets, feeds[:, None] - 1)
+            positions = self._device(where)
+            ids = self._device(self.table.slots.tokens[rows[:, None], where])
+            masks = self.network.masks(positions, reach)
+            hidden = self.network.hidden_with_pool(ids, positions, masks, self.table.pool, selected)
+            # ... so a row that ended in an earlier piece gives its last token's hidden state again.
+            ends = self._device(np.clip(feeds - 1 - begin, 0, len(offsets) - 1))
+            last = hidden[torch.arange(len(rows), device=hidden.device), ends]
+        return last
 
-    def _decode(self, done: list[tuple[int, Sample]]) -> None:
+    def _decode(self, done: Results) -> None:
         """Feed each running row its newest token and sample the next."""
-        n = self.active
-        rows = np.arange(n)
-        where = self.slots.length[:n].copy()
+        rows = np.arange(self.active)
+        where = self.table.slots.length[: self.active].copy()
         reach = int(where.max()) + 1
-        self._reserve(reach + 1)
         positions = self._device(where)[:, None]
-        ids = self._device(self.slots.tokens[rows, where])[:, None]
+        ids = self._device(self.table.slots.tokens[rows, where])[:, None]
         masks = self.network.masks(positions, reach)
-        hidden = self.network.hidden_with_pool(ids, positions, masks, self.pool, slice(0, n))
-        self.slots.length[:n] += 1
+        hidden = self.network.hidden_with_pool(ids, positions, masks, self.table.pool, slice(0, self.active))
+        self.table.slots.length[: self.active] += 1
         self.counts["steps"] += 1
         self._sample(hidden[:, 0], rows, done)
 
-    def _sample(self, hidden: Tensor, rows: IntArray, done: list[tuple[int, Sample]]) -> None:
+    def _sample(self, hidden: Tensor, rows: IntArray, done: Results) -> None:
         """Draw each row's next token from its final hidden state; finish rows that end with it."""
-        end = self.slots.length[rows]
-        self._reserve(int(end.max()) + 1)
-        calls = self.calls[rows[0] : rows[-1] + 1]
-        steps = end - np.array([len(call.prompt) for call in calls if call])
-        temperature, top_p, top_k = self.knobs[rows].T
-        uniforms = self.streams.take(rows, steps)
-        tokens, logprobs = draw(
-            self.network.logits(hidden), uniforms, temperature, top_p, top_k.astype(np.int64)
-        )
-        self.slots.tokens[rows, end] = tokens
-        self.slots.logprobs[rows, end] = logprobs
+        table = self.table
+        end = table.slots.length[rows]
+        table.reserve(int(end.max()) + 1)
+        temperature, top_p, top_k = table.knobs[rows].T
+        uniforms = table.streams.take(rows, end - table.begin[rows])
+        logits = self.network.logits(hidden)
+        tokens, logprobs = draw(logits, uniforms, temperature, top_p, top_k.astype(np.int64))
+        table.slots.tokens[rows, end] = tokens
+        table.slots.logprobs[rows, end] = logprobs
         self.counts["sampled"] += len(rows)
-        self._finish(rows[self.is_eos[tokens] | (end + 1 >= self.limit[rows])], done)
+        finished = rows[self.is_eos[tokens] | (end + 1 >= table.limit[rows])]
+        if len(finished):
+            self._finish(finished, done)
+
+    def _finish(self, finished: IntArray, done: Results) -> None:
+        """Hand out the samples of running rows and take the rows out of the running prefix."""
+        table = self.table
+        for row in finished:
+            call = table.calls[row]
+            assert call is not None
+            span = slice(int(table.begin[row]), int(table.slots.length[row]) + 1)
+            ids = table.slots.tokens[row, span]
+            logprobs = table.slots.logprobs[row, span]
+            ended = bool(self.is_eos[ids[-1]])
+            sample = Sample(tuple(ids.tolist()), tuple(logprobs.tolist()), truncated=not ended)
+            done.append((call.ticket, sample))
+            table.calls[row] = None
+        table.slots.busy[finished] = False
+        active = self.active - len(finished)
+        leaving = set(finished.tolist())
+        movers = [row for row in range(active, self.active) if row not in leaving]
+        table.exchange(movers, sorted(row for row in leaving if row < active))
+        self.active = active
 
     def _device(self, values: npt.NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.network.device)

@@ -26,7 +26,7 @@ class Streams:
 
     def start(self, slot: int, seed: int) -> None:
         """Begin the stream of a new request."""
-        self.generators[slot] = np.random.Generator(np.random.Philox(seed % 2**64))
+        self.generators[slot] = np.random.Generator(np.random.Philox(key=seed % 2**64))
 
     def swap(self, a: int, b: int) -> None:
         """Exchange two slots."""

@@ -108,11 +108,11 @@ class Slots:
         self.place.clear()
 
 
-def common_prefix(a: IntArray, b: IntArray) -> int:
-    """Number of equal leading tokens."""
-    width = min(len(a), len(b))
-    differ = a[:width] != b[:width]
-    return int(differ.argmax()) if differ.any() else width
+def shares(a: IntArray, b: IntArray, length: int) -> bool:
+    """Whether the first ``length`` tokens are equal and ``b`` goes on after them."""
+    if len(a) < length or len(b) <= length or a[length - 1] != b[length - 1]:
+        return False
+    return bool((a[:length] == b[:length]).all())
 
 
 def prefill_groups(feeds: Sequence[int], token_budget: int) -> list[list[int]]:
