@@ -62,7 +62,10 @@ def check_folder(folder: Path) -> None:
 def load_model(folder: Path, dtype: torch.dtype) -> Any:
     """The causal language model in a folder, on the CPU."""
     from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
 
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
     try:
         return AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, local_files_only=True, trust_remote_code=False, use_safetensors=True
@@ -71,6 +74,9 @@ def load_model(folder: Path, dtype: torch.dtype) -> Any:
         raise ConfigError(
             f"policy.model: '{folder}' cannot be read as a causal language model: {error}"
         ) from error
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def load_tokenizer(folder: Path, model: Any) -> Any:

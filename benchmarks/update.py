@@ -1,0 +1,153 @@
+"""Update speed: rows of an episode merged into one sequence against one sequence per turn.
+
+    python benchmarks/update.py --episodes 16 --turns 15
+
+Every turn's prompt holds the full history, so a row per turn computes the first turns again and again. Both
+sides take the same rows of random tokens on the same untrained Qwen3 model, in alternating rounds, and must
+give the same loss and gradient.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+from rollout import Shape, build_model, observations
+
+from turnpoint.policy import ScoreRequest
+from turnpoint.policy.local.network import Network
+from turnpoint.policy.local.optim import Stepper
+from turnpoint.policy.local.scorer import score
+from turnpoint.policy.local.update import Updater
+from turnpoint.policy.settings import LocalPolicySettings
+from turnpoint.records import Row
+
+
+class Recorder(Stepper):
+    """Keeps the last gradient and leaves the weights alone."""
+
+    gradient: torch.Tensor
+
+    def step(self, norm: float, scale: float = 1.0) -> float:
+        grads = [weight.grad for weight in self.weights.values() if weight.grad is not None]
+        self.gradient = torch.cat([grad.flatten() for grad in grads])
+        self.zero_grad()
+        return 0.0
+
+
+def episode_rows(network: Network, shape: Shape, seed: int) -> list[Row]:
+    """Rows of episodes with full history; old log-probs are a little off the network's own."""
+    rng = np.random.default_rng(seed)
+    requests = []
+    for episode in observations(shape, seed):
+        history: list[int] = []
+        for seen in episode:
+            prompt = tuple(history + seen)
+            response = tuple(rng.integers(1, shape.vocabulary, shape.action).tolist())
+            requests.append(ScoreRequest(prompt, response))
+            history = [*prompt, *response]
+    scores = score(network, requests, temperature=1.0, token_budget=16384, context=shape.context)
+    return [
+        Row(
+            request.prompt_ids,
+            request.response_ids,
+            old + 0.05 * rng.normal(size=shape.action),
+            np.full(shape.action, rng.normal()),
+            episode=str(i // shape.turns),
+            turn=i % shape.turns,
+        )
+        for i, (request, old) in enumerate(zip(requests, scores, strict=True))
+    ]
+
+
+def run(
+    shape: Shape, *, layers: int, width: int, rounds: int, seed: int, token_budget: int
+) -> dict[str, Any]:
+    """Alternate both sides and keep each one's fastest round."""
+    model = build_model(shape, layers=layers, width=width, seed=seed)
+    cpu = torch.device("cpu")
+    rows = episode_rows(Network(copy.deepcopy(model), cpu), shape, seed + 1)
+    sides: dict[str, tuple[Updater, Recorder]] = {}
+    for name, merge in (("merged", True), ("row per turn", False)):
+        settings = LocalPolicySettings(model="built here", merge_rows=merge, token_budget=token_budget)
+        network = Network(copy.deepcopy(model), cpu)
+        recorder = Recorder(network, settings.optimizer)
+        updater = Updater(network, recorder, settings, context=shape.context, seed=seed, reference=None)
+        sides[name] = (updater, recorder)
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    metrics: dict[str, dict[str, float]] = {}
+    for number in range(rounds + 1):
+        for name, (updater, _) in sides.items():
+            began = time.process_time()
+            metrics[name] = updater.update(rows)
+            if number:  # the first round warms up
+                times[name].append(time.process_time() - began)
+    result: dict[str, Any] = {
+        "shape": vars(shape),
+        "layers": layers,
+        "width": width,
+        "rounds": rounds,
+        "token_budget": token_budget,
+    }
+    for name in sides:
+        names = ("tokens", "tokens_processed", "sequences", "loss")
+        result[name] = {"cpu_seconds": min(times[name]), **{k: metrics[name][k] for k in names}}
+        result[name]["trained_tokens_per_cpu_second"] = metrics[name]["tokens"] / min(times[name])
+    merged, single = (recorder.gradient for _, recorder in sides.values())
+    result["ratio_cpu"] = result["row per turn"]["cpu_seconds"] / result["merged"]["cpu_seconds"]
+    result["ratio_tokens"] = result["row per turn"]["tokens_processed"] / result["merged"]["tokens_processed"]
+    result["gradient_relative_difference"] = float((merged - single).norm() / single.norm())
+    result["gradient_max_difference"] = float((merged - single).abs().max() / single.abs().max())
+    return result
+
+
+def show(result: dict[str, Any]) -> Table:
+    """The figures as a table."""
+    table = Table(
+        "rows", "sequences", "tokens processed", "trained tokens/CPU-s", "CPU s", "times row per turn"
+    )
+    for name, ratio in (("merged", result["ratio_cpu"]), ("row per turn", 1.0)):
+        side = result[name]
+        counts = [
+            f"{side[key]:.0f}" for key in ("sequences", "tokens_processed", "trained_tokens_per_cpu_second")
+        ]
+        table.add_row(name, *counts, f"{side['cpu_seconds']:.2f}", f"{ratio:.2f}")
+    table.caption = f"relative difference of the gradients {result['gradient_relative_difference']:.1e}"
+    return table
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Command line; JSON on standard output, a table on standard error."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, default in (
+        ("episodes", 16),
+        ("turns", 15),
+        ("observation", 25),
+        ("action", 6),
+        ("vocabulary", 256),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    for name, default in (("layers", 2), ("width", 128), ("rounds", 2), ("seed", 0), ("threads", 1)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--token-budget", type=int, default=16384)
+    a = parser.parse_args(arguments)
+    torch.set_num_threads(a.threads)
+    shape = Shape(a.episodes, a.turns, a.observation, a.action, a.vocabulary)
+    result = run(
+        shape, layers=a.layers, width=a.width, rounds=a.rounds, seed=a.seed, token_budget=a.token_budget
+    )
+    print(json.dumps(result, indent=2))
+    Console(stderr=True).print(show(result))
+
+
+if __name__ == "__main__":
+    main()
