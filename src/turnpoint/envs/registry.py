@@ -45,5 +45,6 @@ env_registry: Registry[EnvSettings] = Registry(
     {
         "household": "turnpoint.envs.household.settings:HouseholdSettings",
         "sokoban": "turnpoint.envs.sokoban.settings:SokobanSettings",
+        "minesweeper": "turnpoint.envs.minesweeper.settings:MinesweeperSettings",
     },
 )
