@@ -72,6 +72,7 @@ def play() -> Play:
         settings: MethodSettings,
         *,
         teacher: object = None,
+        scoring: object = None,
         script: Script | None = None,
         suite=None,
         tasks: int = 3,
@@ -81,7 +82,9 @@ def play() -> Play:
         suite = suite or toy_suite()
         policy = ScriptedPolicy(script or random_agent(invalid=0.05))
         rollouts, scorer = make_rollouts(suite, policy, prompt=prompt, rollout=rollout)
-        teachers = Teachers(naming=teacher)
+        if scoring is not None and not isinstance(scoring, dict):
+            scoring = {"": scoring}
+        teachers = Teachers(naming=teacher, scoring=scoring or {})
         settings.check(suite.capabilities, teachers)
         method = settings.build()
 
@@ -93,6 +96,43 @@ def play() -> Play:
         return Played(method, groups, rows, scorer, method.tally.take(), policy, rollouts.sampled_tokens)
 
     return run
+
+
+class Stepper:
+    """One method over several training steps; every step has its own rollouts."""
+
+    def __init__(self, settings, *, scoring=None, teacher=None, script=None, suite=None, tasks=None) -> None:
+        self.suite = suite or toy_suite()
+        self.policy = ScriptedPolicy(script or random_agent(invalid=0.05))
+        if scoring is not None and not isinstance(scoring, dict):
+            scoring = {"": scoring}
+        self.teachers = Teachers(naming=teacher, scoring=scoring or {})
+        settings.check(self.suite.capabilities, self.teachers)
+        self.method = settings.build()
+        self.tasks = tasks or self.suite.tasks("train")[:3]
+        self.steps = 0
+
+    def step(self, step: int | None = None) -> Played:
+        """Collect and credit the next step; tokens are conserved."""
+        self.steps = self.steps if step is None else step
+        rollouts, scorer = make_rollouts(self.suite, self.policy)
+        rollouts.step, rollouts.prefix = self.steps, f"s{self.steps}"
+        self.steps += 1
+
+        async def go():
+            groups = await self.method.collect(self.tasks, rollouts, self.teachers)
+            return groups, await self.method.credit(groups, scorer, self.teachers)
+
+        groups, rows = asyncio.run(go())
+        tally = self.method.tally.take()
+        dropped = sum(value for name, value in tally.items() if name.startswith("dropped_tokens/"))
+        assert sum(len(row.response_ids) for row in rows) + dropped == rollouts.sampled_tokens
+        return Played(self.method, groups, rows, scorer, tally, self.policy, rollouts.sampled_tokens)
+
+
+@pytest.fixture
+def stepper() -> type[Stepper]:
+    return Stepper
 
 
 @pytest.fixture

@@ -65,13 +65,16 @@ def outcome_rows(
     ]
 
 
-def act_row(episode: Episode, turn: Turn, advantages: np.ndarray) -> Row:
-    """The row of an ordinary turn: trained under the very tokens it was sampled from."""
+def act_row(episode: Episode, turn: Turn, advantages: np.ndarray, *, length: int | None = None) -> Row:
+    """The row of an ordinary turn: trained under the very tokens it was sampled from.
+
+    ``length``: only so many leading tokens of the response are trained (the caller counts the others).
+    """
     return Row(
         prompt_ids=turn.prompt_ids,
-        response_ids=turn.response_ids,
-        old_logprobs=np.asarray(turn.logprobs),
-        advantages=advantages,
+        response_ids=turn.response_ids[:length],
+        old_logprobs=np.asarray(turn.logprobs[:length]),
+        advantages=advantages[:length],
         kind=RowKind.ACT,
         task=episode.task.id,
         episode=episode.id,

@@ -7,6 +7,7 @@ from turnpoint.teachers.protocol import (
     Situation,
     TeacherError,
     TeacherFailure,
+    TurnScore,
 )
 from turnpoint.teachers.registry import TeacherSettings, teacher_registry
 
@@ -18,5 +19,6 @@ __all__ = [
     "TeacherError",
     "TeacherFailure",
     "TeacherSettings",
+    "TurnScore",
     "teacher_registry",
 ]

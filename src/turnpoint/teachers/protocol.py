@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from turnpoint.policy.protocol import Floats, ScoreRequest
+from turnpoint.policy.protocol import Floats
 from turnpoint.prompts.report import Report
 from turnpoint.records import Episode, Message, Observation, Task, Turn
 
@@ -82,14 +82,41 @@ class NamingTeacher(Protocol):
         """Release connections and environments; may be called twice."""
 
 
+@dataclass(frozen=True, slots=True)
+class TurnScore:
+    """Log-probs of one turn's response tokens, with the places they were taken at."""
+
+    turn: int
+    """Index of the turn."""
+    start: int
+    """Position of the first response token in the sequence that the teacher read, at least 1."""
+    token_ids: tuple[int, ...]
+    """The tokens found at ``start``, ``start + 1`` and so on: exactly the turn's response."""
+    logprobs: Floats
+    """Log-probability of each of them given all tokens before it, in nats, ``[len(token_ids)]``."""
+
+
 class ScoringTeacher(Protocol):
-    """Scores tokens; its tokenizer must be the student's."""
+    """Scores tokens that the student sampled; its tokenizer must be the student's."""
 
-    async def logprobs(self, requests: Sequence[ScoreRequest]) -> list[Floats]:
-        """Log-probabilities [len(response_ids)] in nats of each response token, request by request.
+    frozen: bool
+    """Scores of a turn never change; False for teachers that move with the student."""
+    remote: bool
+    """Answers take time outside this process, so that others can go on meanwhile."""
 
-        Raises ``TeacherError``.
+    async def score(self, episode: Episode, turns: Sequence[Turn]) -> list[TurnScore]:
+        """Score turns of ``episode`` (in order, each with at least one response token), turn by turn.
+
+        Called for the newest turn while the episode is being played (``episode.stop`` is None then) or for many
+        turns at once afterwards. Calls of several episodes may be open at the same time; what becomes ready
+        together is worked on together. Raises ``TeacherError``.
         """
+
+    async def check(self) -> None:
+        """Prove before a run that the teacher can score; raises ``ConfigError`` with the way out."""
+
+    def metrics(self) -> dict[str, float]:
+        """Totals since the teacher was built."""
 
     async def close(self) -> None:
         """Release what it holds; may be called twice."""
