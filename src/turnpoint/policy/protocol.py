@@ -83,6 +83,10 @@ class Policy(Protocol):
     context_length: int
 
     @property
+    def temperature(self) -> float:
+        """Sampling and training temperature."""
+
+    @property
     def tokenizer(self) -> Any:
         """The Hugging Face tokenizer, chat template included."""
 
@@ -98,6 +102,12 @@ class Policy(Protocol):
 
     def end_session(self, session: str) -> None:
         """Forget a session's cache; unknown names are ignored."""
+
+    def forget_sessions(self) -> None:
+        """Forget every cache, so that what follows does not depend on what was sampled before, bit for bit.
+
+        Raises ``RuntimeError`` while calls are in flight.
+        """
 
     def logprobs(self, requests: Sequence[ScoreRequest], which: Which = "live") -> list[Floats]:
         """Log-probabilities [len(response_ids)] of each response token at the training temperature, fp32 maths."""

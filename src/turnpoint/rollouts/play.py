@@ -79,12 +79,13 @@ class Rollouts:
         self.max_turns = settings.max_turns or suite.max_turns
         temperature = settings.temperature
         self.sampling = Sampling(
-            temperature=getattr(policy, "temperature", 1.0) if temperature is None else temperature,
+            temperature=policy.temperature if temperature is None else temperature,
             top_p=settings.top_p,
             top_k=settings.top_k,
             max_tokens=settings.max_response_tokens,
         )
         self.prompt_limit = prompter.settings.max_prompt_tokens or policy.context_length
+        policy.forget_sessions()  # a resumed run has no caches of earlier steps either
         self.sampler = Sampler(policy, lockstep=settings.lockstep)
         self.sampled_tokens = 0
         """Tokens of all turns sampled so far; each is trained or dropped with a reason."""

@@ -86,6 +86,9 @@ class ScriptedPolicy:
     def end_session(self, session: str) -> None:
         """There is no cache."""
 
+    def forget_sessions(self) -> None:
+        """There is no cache."""
+
     def logprobs(self, requests: Sequence[ScoreRequest], which: Which = "live") -> list[Floats]:
         return [self._score(request.prompt_ids, request.response_ids) for request in requests]
 
