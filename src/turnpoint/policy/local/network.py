@@ -86,9 +86,9 @@ class Network:
             result[kind] = mask.masked_fill_(~seen, torch.finfo(self.dtype).min)
         return result
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Float32 logits ``[..., vocabulary]``."""
-        logits: Tensor = self.head(hidden).float()
+    def logits(self, hidden: Tensor, head: Any = None) -> Tensor:
+        """Float32 logits ``[..., vocabulary]``, by the model's output layer or an earlier copy of it."""
+        logits: Tensor = (self.head if head is None else head)(hidden).float()
         multiply = getattr(self.config, "logit_scale", None)
         if multiply is not None:
             logits = logits * multiply

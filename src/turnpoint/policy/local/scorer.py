@@ -88,6 +88,17 @@ def token_logprobs(
 
     ``places`` are at least 1. Differentiable in the weights unless gradients are off.
     """
+    states, targets = token_states(network, batch, lines, places)
+    return head_logprobs(network, states, targets, temperature)
+
+
+def token_states(
+    network: Network,
+    batch: Sequence[npt.NDArray[np.int64]],
+    lines: npt.NDArray[np.int64],
+    places: npt.NDArray[np.int64],
+) -> tuple[Tensor, Tensor]:
+    """Final hidden states ``[n, width]`` that predict the tokens ``batch[lines[i]][places[i]]``, and these ``[n]``."""
     padded = np.zeros((len(batch), max(len(ids) for ids in batch)), dtype=np.int64)
     for line, ids in enumerate(batch):
         padded[line, : len(ids)] = ids
@@ -95,7 +106,7 @@ def token_logprobs(
     hidden = network.hidden(torch.from_numpy(padded).to(device))
     before = torch.from_numpy(lines * padded.shape[1] + places - 1).to(device)
     targets = torch.from_numpy(padded[lines, places]).to(device)
-    return head_logprobs(network, hidden.flatten(0, 1).index_select(0, before), targets, temperature)
+    return hidden.flatten(0, 1).index_select(0, before), targets
 
 
 def head_logprobs(network: Network, hidden: Tensor, targets: Tensor, temperature: float) -> Tensor:

@@ -11,10 +11,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from turnpoint.policy.local.divergence import Teacher, read_teacher
 from turnpoint.policy.local.merge import TokenSequence, chains, micro_batches, sequences
 from turnpoint.policy.local.network import Network
 from turnpoint.policy.local.optim import NonFiniteGradient, Stepper
-from turnpoint.policy.local.scorer import token_logprobs
+from turnpoint.policy.local.scorer import head_logprobs, token_logprobs, token_states
 from turnpoint.policy.loss import policy_loss
 from turnpoint.policy.settings import LocalPolicySettings
 from turnpoint.records import Row
@@ -54,6 +55,7 @@ class Updater:
         self.network, self.stepper, self.settings = network, stepper, settings
         self.context, self.seed, self.reference = context, seed, reference
         self.updates = 0
+        self._teacher: Teacher | None = None
 
     def update(self, rows: Sequence[Row]) -> dict[str, float]:
         """One pass over the rows, an optimizer step per mini-batch; metrics of the whole.
@@ -68,6 +70,7 @@ class Updater:
         totals: dict[str, float] = dict.fromkeys((*ADDED, *AVERAGED, "grad_norm", "lr"), 0.0)
         totals |= dict.fromkeys(("ratio_max", "tokens", "tokens_processed", "sequences"), 0.0)
         batches = self._mini_batches(groups)
+        self._teacher = self._read_teacher(kept, freeze_head=len(batches) > 1)
         for number, batch in enumerate(batches):
             self._train(
                 kept, sequences(items, batch, merge=self.settings.merge_rows), totals, metrics, number
@@ -76,6 +79,9 @@ class Updater:
             totals[name] /= max(1, len(batches))
         for name in AVERAGED:
             totals[name] /= max(1.0, totals["tokens"])
+        if self._teacher is not None:
+            totals["divergence"] /= max(1.0, totals["divergence_tokens"])
+        self._teacher = None
         self.updates += 1
         metrics |= totals
         metrics["optimizer_steps"] = float(len(batches))
@@ -94,7 +100,9 @@ class Updater:
                 long.append(row)
             elif not row.trained_tokens:
                 masked.append(row)
-            elif self.settings.loss.drop_zero_advantage_rows and not _advantages(row).any():
+            elif self.settings.loss.drop_zero_advantage_rows and not (
+                _advantages(row).any() or row.divergence is not None
+            ):
                 idle.append(row)
             else:
                 kept.append(row)
@@ -160,7 +168,8 @@ class Updater:
         """Add a micro-batch's gradient and metrics; returns its new log-probs."""
         temperature = self.settings.temperature
         place = (tokens.ids, tokens.lines, tokens.places, temperature)
-        new = token_logprobs(self.network, *place)
+        states, targets = token_states(self.network, tokens.ids, tokens.lines, tokens.places)
+        new = head_logprobs(self.network, states, targets, temperature)
         finite = torch.isfinite(new)
         if not bool(finite.all()):
             bad = tokens.rows[~finite.cpu().numpy()]
@@ -187,6 +196,8 @@ class Updater:
             ref_logprobs=reference,
             kl=settings.kl,
         )
+        if self._teacher is not None:
+            loss = loss + self._divergence(self._teacher, states, rows, tokens, denominator, totals)
         loss.backward()  # type: ignore[no-untyped-call]
         for name in ADDED:
             totals[name] += values[name]
@@ -195,6 +206,38 @@ class Updater:
         totals["ratio_max"] = max(totals["ratio_max"], values["ratio_max"])
         totals["tokens"] += values["tokens"]
         return new.detach().double().cpu().numpy()
+
+    def _read_teacher(self, rows: list[Row], *, freeze_head: bool) -> Teacher | None:
+        return read_teacher(
+            self.network,
+            rows,
+            token_budget=self.settings.token_budget,
+            context=self.context,
+            temperature=self.settings.temperature,
+            freeze_head=freeze_head,
+        )
+
+    def _divergence(
+        self,
+        teacher: Teacher,
+        states: Tensor,
+        rows: list[Row],
+        tokens: TokenBatch,
+        denominator: float,
+        totals: dict[str, float],
+    ) -> Tensor:
+        """What the divergences of rows add to the loss, aggregated like the policy loss."""
+        weights = np.full(len(tokens.rows), 1.0 / denominator)
+        if self.settings.loss.aggregation == "seq-mean-token-mean":
+            weights /= [rows[i].trained_tokens for i in tokens.rows]
+        share = teacher.share(states, rows, tokens.rows, self._tensor(weights))
+        for name, value in (
+            ("loss", share.loss.item()),
+            ("divergence", share.total),
+            ("divergence_tokens", float(share.tokens)),
+        ):
+            totals[name] = totals.get(name, 0.0) + value
+        return share.loss
 
     def _explain(self, rows: list[Row], batch: list[TokenSequence], denominator: float) -> None:
         """Find whose gradient is not finite, drop all gradients and raise."""
