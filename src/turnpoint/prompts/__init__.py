@@ -16,6 +16,12 @@ from turnpoint.prompts.hints import (
     remark_text,
 )
 from turnpoint.prompts.prompter import Prompter
+from turnpoint.prompts.reflection import (
+    ReflectionReply,
+    parse_reflection,
+    reflection_messages,
+    reflection_reply,
+)
 from turnpoint.prompts.reply import drop_reasoning, parse_action
 from turnpoint.prompts.report import Candidate, Report, parse_recovery, parse_report
 from turnpoint.prompts.resolve import Level, Resolution, resolve_action
@@ -30,6 +36,7 @@ __all__ = [
     "PrivilegedTextError",
     "PromptSettings",
     "Prompter",
+    "ReflectionReply",
     "Report",
     "Resolution",
     "assert_unhinted",
@@ -42,8 +49,11 @@ __all__ = [
     "lesson_text",
     "parse_action",
     "parse_recovery",
+    "parse_reflection",
     "parse_report",
     "recovery_messages",
+    "reflection_messages",
+    "reflection_reply",
     "remark_text",
     "report_messages",
     "resolve_action",

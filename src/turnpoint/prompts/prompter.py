@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from turnpoint.prompts.hints import insert_hint, insert_lesson
+from turnpoint.prompts.reflection import COMPACT_VOCABULARY
 from turnpoint.prompts.reply import parse_action
 from turnpoint.prompts.settings import PromptSettings
 from turnpoint.prompts.style import CompactStyle, make_style
@@ -69,7 +70,7 @@ class Prompter:
         Complete for the compact wording; for the full one they hold the wording without lessons and remarks.
         """
         if isinstance(self.style, CompactStyle):
-            yield from self.style.vocabulary
+            yield from (*self.style.vocabulary, *COMPACT_VOCABULARY)
         else:
             numbers = " ".join(str(number) for number in range(101))
             yield from (self.instructions, self.turn_line, self.style.history((), 0), self.style.current(1))

@@ -1,5 +1,6 @@
 """The data types every room shares, and their versioned JSONL form. This room imports no other."""
 
+from turnpoint.records.chains import chains_of
 from turnpoint.records.codec import EPISODE_VERSION, RecordError, episode_from_dict, episode_to_dict
 from turnpoint.records.episode import (
     Attempt,
@@ -13,12 +14,13 @@ from turnpoint.records.episode import (
     Turn,
 )
 from turnpoint.records.jsonl import EpisodeReader, EpisodeWriter, ReadReport, read_episodes
-from turnpoint.records.row import Row, RowKind
+from turnpoint.records.row import DivergenceSpec, Row, RowKind
 from turnpoint.records.task import Message, Observation, Step, Task
 
 __all__ = [
     "EPISODE_VERSION",
     "Attempt",
+    "DivergenceSpec",
     "Episode",
     "EpisodeKind",
     "EpisodeReader",
@@ -37,6 +39,7 @@ __all__ = [
     "StopReason",
     "Task",
     "Turn",
+    "chains_of",
     "episode_from_dict",
     "episode_to_dict",
     "read_episodes",
