@@ -8,7 +8,7 @@ extends it.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +43,9 @@ class Engine:
         self.table = Table(network, context=context, max_rows=max_rows)
         self.is_eos: npt.NDArray[np.bool_] = np.zeros(network.vocabulary, dtype=np.bool_)
         self.is_eos[list(eos)] = True
-        self.waiting: deque[Call] = deque()
+        self.returning: deque[Call] = deque()
+        """Waiting calls whose session had a row when they came."""
+        self.newcomers: deque[Call] = deque()
         self.active = 0
         self.counts: Counter[str] = Counter()
         """Work done: steps, and sampled, prefilled, padding, reused and copied tokens."""
@@ -52,7 +54,7 @@ class Engine:
     @property
     def in_flight(self) -> int:
         """Calls not finished yet."""
-        return self.active + len(self.waiting)
+        return self.active + len(self.returning) + len(self.newcomers)
 
     def submit(self, request: SampleRequest) -> int:
         """Queue a call. Raises ``ContextOverflow`` if its prompt leaves no room for a token."""
@@ -68,7 +70,8 @@ class Engine:
                 f"a prompt of {len(prompt)} tokens leaves no room to sample in a context length of {self.context}"
             )
         self._tickets += 1
-        self.waiting.append(Call(self._tickets, request, prompt, self.counts["steps"]))
+        queue = self.returning if request.session in self.table.slots.place else self.newcomers
+        queue.append(Call(self._tickets, request, prompt, self.counts["steps"]))
         return self._tickets
 
     def advance(self) -> Results:
@@ -97,12 +100,30 @@ class Engine:
 
     # -- admission ---------------------------------------------------------------------------------------
 
+    def _room(self, running: int) -> int:
+        """Newcomers that may join ``running`` calls.
+
+        They get rows no session has. Resting sessions lose theirs only while less than half of the rows is in
+        use: with more episodes than rows it is faster to play some to the end than to compute everybody's
+        history again every turn.
+        """
+        rows, slots = self.table.max_rows, self.table.slots
+        free = rows - int((slots.busy | slots.owned).sum())
+        return max(free, (rows + 1) // 2 - running)
+
     def _ready(self) -> bool:
         """Whether to prefill now; always so if calls wait and none runs."""
-        if not self.waiting or self.active == self.table.max_rows:
+        if not (self.returning or self.newcomers) or self.active == self.table.max_rows:
             return False
-        enough = len(self.waiting) * ADMIT_SHARE >= self.active
-        return enough or self.counts["steps"] - self.waiting[0].since >= ADMIT_PATIENCE
+        queues = [self.returning] if self.returning else []
+        waiting = len(self.returning)
+        if self.newcomers and (room := self._room(self.active)) > 0:
+            queues.append(self.newcomers)
+            waiting += min(room, len(self.newcomers))
+        if not queues:
+            return False
+        oldest = min(queue[0].since for queue in queues)
+        return waiting * ADMIT_SHARE >= self.active or self.counts["steps"] - oldest >= ADMIT_PATIENCE
 
     def _admit(self, done: Results) -> None:
         """Prefill what waits, in waves.
@@ -110,30 +131,34 @@ class Engine:
         A call that shares its start with another of the same wave is left for the next one, in which it
         copies what the other computed.
         """
-        while self.waiting and self.active < self.table.max_rows:
-            self._wave(done)
+        while wave := self._wave():
+            first, last = self.active, self.active + len(wave)
+            places = sorted(set(range(first, last)) - set(wave))
+            self.table.exchange([row for row in wave if row >= last], places)
+            self.active = last
+            self._prefill(np.arange(first, last), done)
 
-    def _wave(self, done: Results) -> None:
-        """Give waiting calls rows, make these the next of the running prefix, and prefill them."""
-        wave: list[Call] = []
-        chosen: list[int] = []
-        later: deque[Call] = deque()
-        while self.waiting and self.active + len(wave) < self.table.max_rows:
-            call = self.waiting.popleft()
-            row = self._place(call, wave)
-            if row is None:
-                later.append(call)
-            else:
-                wave.append(call)
-                chosen.append(row)
-        self.waiting.extendleft(reversed(later))
-        first, last = self.active, self.active + len(wave)
-        places = sorted(set(range(first, last)) - set(chosen))
-        self.table.exchange([row for row in chosen if row >= last], places)
-        self.active = last
-        self._prefill(np.arange(first, last), done)
+    def _wave(self) -> list[int]:
+        """Rows, filled as far as cached, of waiting calls to prefill together."""
+        wave: dict[int, Call] = {}
+        for queue in (self.returning, self.newcomers):
+            later: deque[Call] = deque()
+            while queue and self.active + len(wave) < self.table.max_rows:
+                if queue is self.newcomers and self._room(self.active + len(wave)) < 1:
+                    break
+                call = queue.popleft()
+                if queue is self.returning and call.request.session not in self.table.slots.place:
+                    self.newcomers.appendleft(call)  # it lost its row while it waited
+                    continue
+                row = self._place(call, wave.values())
+                if row is None:
+                    later.append(call)
+                else:
+                    wave[row] = call
+            queue.extendleft(reversed(later))
+        return list(wave)
 
-    def _place(self, call: Call, wave: list[Call]) -> int | None:
+    def _place(self, call: Call, wave: Collection[Call]) -> int | None:
         """Row for a call, with all cached tokens of its prompt in it; None to wait for one of ``wave``."""
         table, session = self.table, call.request.session
         own = table.slots.place.get(session)

@@ -65,7 +65,7 @@ def load_model(folder: Path, dtype: torch.dtype) -> Any:
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         return AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, local_files_only=True, trust_remote_code=False, use_safetensors=True
@@ -76,7 +76,7 @@ def load_model(folder: Path, dtype: torch.dtype) -> Any:
         ) from error
     finally:
         if shown:
-            logging.enable_progress_bar()
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def load_tokenizer(folder: Path, model: Any) -> Any:

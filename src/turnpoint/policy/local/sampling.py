@@ -73,8 +73,14 @@ def draw(
         if greedy.any():
             best = logprobs.argmax(-1, keepdim=True)
             tokens = torch.where(torch.as_tensor(greedy, device=logits.device)[:, None], best, tokens)
-    chosen = logprobs.gather(-1, tokens)
-    return tokens[:, 0].cpu().numpy(), chosen[:, 0].double().cpu().numpy()
+    # Past the end only if the probabilities are not numbers.
+    tokens = tokens.clamp(max=logits.shape[-1] - 1)
+    chosen = logprobs.gather(-1, tokens)[:, 0].double().cpu().numpy()
+    if not np.isfinite(chosen).all():
+        raise ArithmeticError(
+            "the model's output is not finite, so nothing can be sampled; its weights are broken"
+        )
+    return tokens[:, 0].cpu().numpy(), chosen
 
 
 def _narrow(logprobs: Tensor, top_p: npt.NDArray[np.float64], top_k: npt.NDArray[np.int64]) -> Tensor:

@@ -24,6 +24,8 @@ class Slots:
         self.length: IntArray = np.zeros(rows, dtype=np.int64)
         self.used: IntArray = np.zeros(rows, dtype=np.int64)
         self.busy: npt.NDArray[np.bool_] = np.zeros(rows, dtype=np.bool_)
+        self.owned: npt.NDArray[np.bool_] = np.zeros(rows, dtype=np.bool_)
+        """Whether a session has the slot."""
         self.sessions: list[str] = [""] * rows
         self.place: dict[str, int] = {}
         """Slot of each session."""
@@ -39,13 +41,13 @@ class Slots:
         more, wider = max(rows - self.rows, 0), max(width - self.tokens.shape[1], 0)
         self.tokens = np.pad(self.tokens, ((0, more), (0, wider)))
         self.logprobs = np.pad(self.logprobs, ((0, more), (0, wider)))
-        for name in ("length", "used", "busy"):
+        for name in ("length", "used", "busy", "owned"):
             setattr(self, name, np.pad(getattr(self, name), (0, more)))
         self.sessions += [""] * more
 
     def swap(self, a: int, b: int) -> None:
         """Exchange two slots."""
-        for values in (self.tokens, self.logprobs, self.length, self.used, self.busy):
+        for values in (self.tokens, self.logprobs, self.length, self.used, self.busy, self.owned):
             values[[a, b]] = values[[b, a]]
         self.sessions[a], self.sessions[b] = self.sessions[b], self.sessions[a]
         for slot in (a, b):
@@ -75,21 +77,19 @@ class Slots:
         idle = ~self.busy
         if not idle.any():
             return None
-        unused = np.flatnonzero(idle & (self.length == 0) & self._free())
+        free = idle & ~self.owned
+        unused = np.flatnonzero(free & (self.length == 0))
         if len(unused):
             return int(unused[0])
-        free = idle & self._free()
         candidates = np.flatnonzero(free if free.any() else idle)
         return int(candidates[self.used[candidates].argmin()])
-
-    def _free(self) -> npt.NDArray[np.bool_]:
-        return np.fromiter((not name for name in self.sessions), np.bool_, self.rows)
 
     def claim(self, slot: int, session: str) -> None:
         """Give a slot to a session's call."""
         self.release(self.sessions[slot])
         if session:
             self.sessions[slot] = session
+            self.owned[slot] = True
             self.place[session] = slot
         self.busy[slot] = True
         self._clock += 1
@@ -100,11 +100,13 @@ class Slots:
         slot = self.place.pop(session, None)
         if slot is not None:
             self.sessions[slot] = ""
+            self.owned[slot] = False
 
     def forget(self) -> None:
         """Nothing cached is valid any more."""
         self.length[:] = 0
         self.sessions = [""] * self.rows
+        self.owned[:] = False
         self.place.clear()
 
 
