@@ -34,7 +34,7 @@ def evaluate(
         from turnpoint.training.run import build_run
         from turnpoint.training.view import View, success_text
 
-        run = build_run(config, folder)
+        run = build_run(config, folder, training=False)
         if is_run or checkpoint is not None:
             step = Trainer(run, View()).resume(checkpoint)
             console().print(f"checkpoint of step {step}", markup=False)

@@ -43,7 +43,7 @@ def recover(
         found = first_mistakes(read_episodes(mistakes))[:limit]
         if not found:
             fail(f"{mistakes} holds no failed episode with an oracle pivot; evaluate with eval.measure=true")
-        run = build_run(config, run_folder)
+        run = build_run(config, run_folder, training=False)
         if not initial:
             Trainer(run, View()).resume(checkpoint)
         rollouts = eval_rollouts(run, config.eval, prefix="recover")

@@ -79,15 +79,18 @@ def read_experts(path: Path) -> dict[str, Episode]:
 class Experts:
     """The expert's episode of each task, found once."""
 
-    def __init__(self, demonstrations: Mapping[str, Episode] | None, knowledge: Knowledge) -> None:
-        """``demonstrations`` by task id; None = the environment's oracle plays."""
-        self._recorded = demonstrations
+    def __init__(self, demonstrations: Path | None, knowledge: Knowledge) -> None:
+        """``demonstrations``: an episode file; None = the environment's oracle plays."""
+        self._file = demonstrations
         self._knowledge: Knowledge = knowledge
+        self._recorded: Mapping[str, Episode] | None = None
         self._played: dict[str, Episode | None] = {}
 
     async def episode(self, task: Task, rollouts: Rollouts) -> Episode | None:
         """The expert's episode, or None where there is none."""
-        if self._recorded is not None:
+        if self._file is not None:
+            if self._recorded is None:
+                self._recorded = read_experts(self._file)
             return self._recorded.get(task.id)
         if task.id not in self._played:
             self._played[task.id] = await play_expert(task, rollouts, self._knowledge)

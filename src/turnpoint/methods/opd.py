@@ -30,6 +30,10 @@ class DistillationSettings(MethodSettings):
     coef: PositiveFloat = 1.0
     """Factor of log pi_T - log pi_old."""
 
+    @property
+    def asks_scoring(self) -> bool:
+        return True
+
     def check(self, capabilities: Capabilities, teachers: Teachers) -> None:
         teachers.require_scoring(self.kind)
 

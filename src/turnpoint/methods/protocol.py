@@ -9,6 +9,9 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from turnpoint.config import ConfigError, Registry, Settings
 from turnpoint.envs import Capabilities
 from turnpoint.methods.tally import Tally
+from turnpoint.policy import PolicyCapabilities
+from turnpoint.policy.settings import PolicySettings
+from turnpoint.prompts import PromptSettings
 from turnpoint.records import Episode, Group, Row, Task
 from turnpoint.rollouts import Rollouts, Scorer
 from turnpoint.teachers.protocol import NamingTeacher, ScoringTeacher
@@ -30,6 +33,15 @@ class Teachers:
                 f"method '{method}' needs a teacher that names actions; set teacher.kind to oracle, http or self"
             )
         return self.naming
+
+    def named(self) -> dict[str, NamingTeacher | ScoringTeacher]:
+        """All teachers by the config section they come from."""
+        found: dict[str, NamingTeacher | ScoringTeacher] = {}
+        if self.naming is not None:
+            found["teacher"] = self.naming
+        for domain, teacher in self.scoring.items():
+            found[f"scoring/{domain}" if domain else "scoring"] = teacher
+        return found
 
     def require_scoring(self, method: str) -> None:
         """Raise ``ConfigError``, saying which setting is missing, unless some teacher scores tokens."""
@@ -88,9 +100,18 @@ class MethodSettings(Settings):
     """Where the method was published (arXiv number)."""
     terms: ClassVar[tuple[str, ...]] = ()
     """Parts of the advantage, for the list of methods."""
+    trains: ClassVar[bool] = True
+    """False for methods that only prompt; a run of theirs must have no training steps."""
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """Settings of other sections that the method is published with; they lie under the user's own."""
 
     kind: str
     """Which method."""
+
+    @property
+    def asks_scoring(self) -> bool:
+        """Whether the method asks scoring teachers; a configured one that nobody asks is an error."""
+        return False
 
     def build(self) -> Method:
         """The method, in its initial state."""
@@ -98,6 +119,11 @@ class MethodSettings(Settings):
 
     def check(self, capabilities: Capabilities, teachers: Teachers) -> None:
         """Raise ``ConfigError`` if this method cannot work with the environment and the teachers."""
+
+    def check_backend(
+        self, policy: PolicySettings, capabilities: PolicyCapabilities, prompt: PromptSettings
+    ) -> None:
+        """Raise ``ConfigError`` if policy, backend or prompt cannot do what this method needs."""
 
 
 method_registry: Registry[MethodSettings] = Registry(
@@ -114,5 +140,16 @@ method_registry: Registry[MethodSettings] = Registry(
         "tcod": "turnpoint.methods.tcod:TCODSettings",
         "turnopd": "turnpoint.methods.turnopd:TurnOPDSettings",
         "stride": "turnpoint.methods.stride:StrideSettings",
+        "gspo": "turnpoint.methods.gspo:GSPOSettings",
+        "rlsd": "turnpoint.methods.rlsd:RLSDSettings",
+        "sdar": "turnpoint.methods.sdar:SDARSettings",
+        "sod": "turnpoint.methods.sod:SODSettings",
+        "agentopsd": "turnpoint.methods.agentopsd:AgentOPSDSettings",
+        "opid": "turnpoint.methods.opid:OPIDSettings",
+        "opsd": "turnpoint.methods.opsd:OPSDSettings",
+        "pivotrl": "turnpoint.methods.pivotrl:PivotRLSettings",
+        "react": "turnpoint.methods.prompting:ReActSettings",
+        "reflexion": "turnpoint.methods.prompting:ReflexionSettings",
+        "full_retry": "turnpoint.methods.prompting:FullRetrySettings",
     },
 )

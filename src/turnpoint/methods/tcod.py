@@ -69,6 +69,9 @@ class TCODSettings(DistillationSettings):
                 "method.demonstrations to a file of successful episodes, or method.direction to f2b"
             )
 
+        if self.demonstrations is not None:
+            read_experts(self.demonstrations)  # an unusable file is an error before anything starts
+
     def build(self) -> TCOD:
         return TCOD(self)
 
@@ -79,8 +82,7 @@ class TCOD(Stateless):
     def __init__(self, settings: TCODSettings) -> None:
         self.settings = settings
         self.tally = Tally()
-        path = settings.demonstrations
-        self._experts = Experts(read_experts(path) if path is not None else None, settings.knowledge)
+        self._experts = Experts(settings.demonstrations, settings.knowledge)
 
     async def collect(self, tasks: Sequence[Task], rollouts: Rollouts, teachers: Teachers) -> list[Group]:
         """The student's part of each episode."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from turnpoint.config import ConfigError
 from turnpoint.policy import ScoreRequest
-from turnpoint.records import Episode, EpisodeWriter, Group, Row
+from turnpoint.records import Episode, EpisodeWriter, Group, Reflection, Row, Turn
 from turnpoint.training.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
 from turnpoint.training.evaluate import evaluate
 from turnpoint.training.metrics import MetricsLog, open_loggers, scalars
@@ -46,8 +46,8 @@ class Trainer:
     async def train(self) -> None:
         """Train to ``train.steps``, evaluating and checkpointing on the way."""
         run, config = self.run, self.run.config
-        if run.teachers.naming is not None:
-            await run.teachers.naming.check()
+        for teacher in run.teachers.named().values():
+            await teacher.check()
         if self.step == 0:
             write_header(run)
         log = MetricsLog(run.folder / "metrics.jsonl", keep_until=self.step if self.step else None)
@@ -74,8 +74,8 @@ class Trainer:
             log.close()
             for logger in loggers:
                 logger.close()
-            if run.teachers.naming is not None:
-                await run.teachers.naming.close()
+            for teacher in run.teachers.named().values():
+                await teacher.close()
 
     def _due(self, every: int) -> bool:
         return self.step == self.run.config.train.steps or (every > 0 and self.step % every == 0)
@@ -113,20 +113,23 @@ class Trainer:
         }
 
     def _teacher_metrics(self) -> dict[str, float]:
-        """What the naming teacher counted since the last step."""
-        naming = self.run.teachers.naming
-        totals = naming.metrics() if naming is not None else {}
-        fresh = {
-            f"teacher/{name}": value - self._teacher_totals.get(name, 0.0) for name, value in totals.items()
+        """What the teachers counted since the last step."""
+        totals = {
+            f"{section}/{name}": value
+            for section, teacher in self.run.teachers.named().items()
+            for name, value in teacher.metrics().items()
         }
+        fresh = {name: value - self._teacher_totals.get(name, 0.0) for name, value in totals.items()}
         self._teacher_totals = dict(totals)
         return fresh
 
     async def _recompute(self, groups: Sequence[Group]) -> None:
-        turns = [t for g in groups for e in (*g.episodes, *g.branches) for t in e.new_turns if t.response_ids]
-        scored = await self.run.scorer.logprobs([ScoreRequest(t.prompt_ids, t.response_ids) for t in turns])
-        for turn, logprobs in zip(turns, scored, strict=True):
-            turn.logprobs = tuple(logprobs.tolist())
+        episodes = [e for g in groups for e in (*g.episodes, *g.branches)]
+        calls: list[Turn | Reflection] = [t for e in episodes for t in e.new_turns if t.response_ids]
+        calls += [e.reflection for e in episodes if e.reflection is not None and e.reflection.response_ids]
+        scored = await self.run.scorer.logprobs([ScoreRequest(c.prompt_ids, c.response_ids) for c in calls])
+        for call, logprobs in zip(calls, scored, strict=True):
+            call.logprobs = tuple(logprobs.tolist())
 
     def _conserve(self, sampled: int, rows: Sequence[Row], tally: dict[str, float]) -> None:
         """Every sampled token is in a row or was dropped by name; anything else is a defect of the method."""

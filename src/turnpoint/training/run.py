@@ -20,7 +20,8 @@ from turnpoint.policy import Policy
 from turnpoint.prompts import ChatRenderer, Prompter
 from turnpoint.records import Message
 from turnpoint.rollouts import Rollouts, Scorer, Streams
-from turnpoint.training.settings import RunConfig
+from turnpoint.teachers.scoring import Student
+from turnpoint.training.settings import DEFAULT_DOMAIN, RunConfig
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pydantic")
 
@@ -63,8 +64,11 @@ class Run:
         return self.renderer.reply_text((await self.rollouts.complete(messages, key=key)).token_ids)
 
 
-def build_run(config: RunConfig, folder: Path) -> Run:
-    """Build every part and check that they fit; raises ``ConfigError`` or ``EnvDataError`` otherwise."""
+def build_run(config: RunConfig, folder: Path, *, training: bool = True) -> Run:
+    """Build every part and check that they fit; raises ``ConfigError`` or ``EnvDataError`` otherwise.
+
+    Without ``training`` the scoring teachers are left out, and with them the check of what the method needs.
+    """
     suite = config.env.build()
     prompter = Prompter(config.prompt, suite.instructions)
     policy = config.policy.prepare(suite, prompter, cache=config.cache, seed=config.seed).build(
@@ -78,7 +82,9 @@ def build_run(config: RunConfig, folder: Path) -> Run:
     )  # fmt: skip
     if config.teacher is not None:
         run.teachers.naming = config.teacher.build(suite, run.complete)
-    config.method.check(suite.capabilities, run.teachers)
+    if training:
+        add_scoring(run)
+        config.method.check(suite.capabilities, run.teachers)
     for split, needed in (
         ("train", config.train.tasks_per_step if config.train.steps else 0),
         (config.eval.split, 1),
@@ -89,6 +95,25 @@ def build_run(config: RunConfig, folder: Path) -> Run:
                 f"but at least {needed} are needed; add tasks or lower train.tasks_per_step"
             )
     return run
+
+
+def add_scoring(run: Run) -> None:
+    """Build the scoring teachers of the config; raises ``ConfigError`` if one is missing, unfit or not asked."""
+    config = run.config
+    if config.scoring and not config.method.asks_scoring:
+        raise ConfigError(
+            f"scoring is set, but method '{config.method.kind}' with these settings asks no scoring teacher; remove "
+            "scoring, or choose a method that distils from one (opd, stride, fast_opd, tcod, turnopd)"
+        )
+    student = Student(run.policy, run.prompter, run.renderer, run.suite)
+    teachers = {}
+    for domain, settings in config.scoring.items():
+        section = "scoring" if list(config.scoring) == [DEFAULT_DOMAIN] else f"scoring.{domain}"
+        teachers["" if domain == DEFAULT_DOMAIN else domain] = settings.build(student, section)
+    run.teachers.scoring = teachers
+    if teachers and "" not in teachers:
+        for task in run.suite.tasks("train"):
+            run.teachers.scoring_for(task)
 
 
 def write_header(run: Run) -> None:
@@ -130,6 +155,7 @@ def describe(config: RunConfig) -> dict[str, Any]:
         "env": config.env.kind,
         "policy": config.policy.kind,
         "teacher": config.teacher.kind if config.teacher else None,
+        "scoring": ", ".join(sorted({teacher.kind for teacher in config.scoring.values()})) or None,
         "steps": config.train.steps,
         "seed": config.seed,
     }

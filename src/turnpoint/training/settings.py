@@ -24,6 +24,7 @@ from turnpoint.policy.settings import PolicySettings, policy_registry
 from turnpoint.prompts import PromptSettings
 from turnpoint.rollouts import RolloutSettings
 from turnpoint.teachers.registry import TeacherSettings, teacher_registry
+from turnpoint.teachers.scoring import ScoringTeacherSettings, scoring_registry
 
 
 class TrainSettings(Settings):
@@ -53,7 +54,9 @@ class EvalSettings(Settings):
     tasks: PositiveInt = 100
     """First n tasks of the split."""
     samples: PositiveInt = 1
-    """Episodes per task."""
+    """Episodes per task; with ``attempts`` > 1 so many times as many attempts."""
+    attempts: PositiveInt = 1
+    """Attempts at each of them, for success within k attempts: a method's own chains, or independent ones."""
     split: str = "valid"
     """Which tasks."""
     temperature: NonNegativeFloat = 0.4
@@ -64,6 +67,17 @@ class EvalSettings(Settings):
     """Top-k sampling, 0 = off."""
     measure: bool = True
     """Record oracle distances where the environment has an oracle."""
+
+
+ScoringSection = Annotated[SerializeAsAny[ScoringTeacherSettings], BeforeValidator(scoring_registry.parse)]
+DEFAULT_DOMAIN = "default"
+"""Key of the scoring teacher of all domains that have none of their own."""
+
+
+def _by_domain(data: Any) -> Any:
+    """One scoring teacher alone is that of all domains."""
+    alone = isinstance(data, str | ScoringTeacherSettings) or (isinstance(data, dict) and "kind" in data)
+    return {DEFAULT_DOMAIN: data} if alone else data or {}
 
 
 class RunConfig(Settings):
@@ -85,6 +99,8 @@ class RunConfig(Settings):
     """The model that is trained."""
     teacher: Annotated[SerializeAsAny[TeacherSettings], BeforeValidator(teacher_registry.parse)] | None = None
     """Who names pivotal turns and gold actions."""
+    scoring: Annotated[dict[str, ScoringSection], BeforeValidator(_by_domain)] = Field(default_factory=dict)
+    """Who scores the student's tokens: one teacher, or one for each task domain (``default``: all others)."""
     method: Annotated[SerializeAsAny[MethodSettings], BeforeValidator(method_registry.parse)]
     """How episodes are collected and credited."""
     rollout: RolloutSettings = RolloutSettings()
