@@ -260,9 +260,9 @@ def test_schedule_is_a_function_of_the_calls(make_policy: MakePolicy) -> None:
 
 
 def test_long_prompts_are_fed_in_pieces(make_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch) -> None:
-    from turnpoint.policy.local import engine
+    from turnpoint.policy.local import prefill
 
-    monkeypatch.setattr(engine, "MASK_ELEMENTS", 500)
+    monkeypatch.setattr(prefill, "MASK_ELEMENTS", 500)
     policy = make_policy()
     pairs = play(policy, episodes=5, turns=3)
     check_scores(policy, pairs)

@@ -11,7 +11,7 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from turnpoint.policy import ScoreRequest  # noqa: E402
-from turnpoint.policy.local import sessions as module  # noqa: E402
+from turnpoint.policy.local import prefill as module  # noqa: E402
 from turnpoint.policy.local.scorer import score  # noqa: E402
 from turnpoint.policy.local.sessions import SessionScorer  # noqa: E402
 from turnpoint.policy.passages import Passage, merge_requests  # noqa: E402

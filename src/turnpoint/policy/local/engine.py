@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from turnpoint.policy.local.network import Network
+from turnpoint.policy.local.prefill import SHARED_PREFIX, feed, on_device, prefill_groups
 from turnpoint.policy.local.sampling import draw
-from turnpoint.policy.local.slots import IntArray, prefill_groups, shares
+from turnpoint.policy.local.slots import IntArray, shares
 from turnpoint.policy.local.table import Call, Table
 from turnpoint.policy.protocol import ContextOverflow, Sample, SampleRequest
 
@@ -25,11 +26,6 @@ ADMIT_SHARE = 4
 """Waiting calls join once they are this fraction (1/4) of the running ones: prefills come in batches."""
 ADMIT_PATIENCE = 16
 """... or once one has waited this many decoding steps."""
-SHARED_PREFIX = 16
-"""A call waits for another's prefill if that saves it at least this many tokens."""
-MASK_ELEMENTS = 2**26
-"""Largest attention mask of a prefill; longer prompts are fed in pieces."""
-
 Results = list[tuple[int, Sample]]
 
 
@@ -179,36 +175,24 @@ class Engine:
 
     def _prefill(self, rows: IntArray, done: Results) -> None:
         """Feed what is not cached of the prompts of ``rows`` and sample their first tokens."""
-        starts = self.table.slots.length[rows]
-        feeds = self.table.begin[rows] - starts
+        feeds = self.table.begin[rows] - self.table.slots.length[rows]
         groups = prefill_groups(feeds.tolist(), self.token_budget)
         if len(groups) == 1:
             groups = [list(range(len(rows)))]  # in place, so that the pool's rows are a view
-        parts = [self._feed(rows[group], starts[group], feeds[group]) for group in groups]
-        back = self._device(np.argsort(np.concatenate(groups)))
+        last = torch.cat([self._last(rows[group], feeds[group]) for group in groups])
+        back = on_device(self.network, np.argsort(np.concatenate(groups)))
         self.table.slots.length[rows] += feeds
         self.counts["prefilled"] += int(feeds.sum())
-        self._sample(torch.cat(parts)[back], rows, done)
+        self._sample(last[back], rows, done)
 
-    def _feed(self, rows: IntArray, starts: IntArray, feeds: IntArray) -> Tensor:
-        """Run right-padded new tokens of some rows; returns each one's final hidden state."""
-        longest, reach = int(feeds.max()), int((starts + feeds).max())
-        self.counts["padding"] += longest * len(rows) - int(feeds.sum())
-        piece = max(1, min(longest, MASK_ELEMENTS // (len(rows) * reach)))
-        contiguous = bool((np.diff(rows) == 1).all())
-        selected = slice(int(rows[0]), int(rows[-1]) + 1) if contiguous else self._device(rows)
+    def _last(self, rows: IntArray, feeds: IntArray) -> Tensor:
+        """Feed some rows; final hidden state ``[rows, width]`` of each one's last token."""
+        self.counts["padding"] += int(feeds.max()) * len(rows) - int(feeds.sum())
+        lines = torch.arange(len(rows), device=self.network.device)
         last = torch.zeros(0)
-        for begin in range(0, longest, piece):
-            offsets = np.arange(begin, min(begin + piece, longest))
-            # Padding repeats the row's last token: same key, same value, same place, so it needs no room.
-            where = starts[:, None] + np.minimum(offsets, feeds[:, None] - 1)
-            positions = self._device(where)
-            ids = self._device(self.table.slots.tokens[rows[:, None], where])
-            masks = self.network.masks(positions, reach)
-            hidden = self.network.hidden_with_pool(ids, positions, masks, self.table.pool, selected)
-            # ... so a row that ended in an earlier piece gives its last token's hidden state again.
-            ends = self._device(np.clip(feeds - 1 - begin, 0, len(offsets) - 1))
-            last = hidden[torch.arange(len(rows), device=hidden.device), ends]
+        for begin, hidden in feed(self.network, self.table.pool, self.table.slots, rows, feeds):
+            ends = np.clip(feeds - 1 - begin, 0, hidden.shape[1] - 1)
+            last = hidden[lines, on_device(self.network, ends)]
         return last
 
     def _decode(self, done: Results) -> None:
@@ -216,8 +200,8 @@ class Engine:
         rows = np.arange(self.active)
         where = self.table.slots.length[: self.active].copy()
         reach = int(where.max()) + 1
-        positions = self._device(where)[:, None]
-        ids = self._device(self.table.slots.tokens[rows, where])[:, None]
+        positions = on_device(self.network, where)[:, None]
+        ids = on_device(self.network, self.table.slots.tokens[rows, where])[:, None]
         masks = self.network.masks(positions, reach)
         hidden = self.network.hidden_with_pool(ids, positions, masks, self.table.pool, slice(0, self.active))
         self.table.slots.length[: self.active] += 1
@@ -259,6 +243,3 @@ class Engine:
         movers = [row for row in range(active, self.active) if row not in leaving]
         table.exchange(movers, sorted(row for row in leaving if row < active))
         self.active = active
-
-    def _device(self, values: npt.NDArray[np.int64]) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values)).to(self.network.device)

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from turnpoint.policy.local.engine import MASK_ELEMENTS, SHARED_PREFIX
 from turnpoint.policy.local.network import Network
+from turnpoint.policy.local.prefill import SHARED_PREFIX, feed, on_device, prefill_groups
 from turnpoint.policy.local.scorer import head_logprobs
-from turnpoint.policy.local.slots import IntArray, Slots, prefill_groups, shares
+from turnpoint.policy.local.slots import IntArray, Slots, shares
 from turnpoint.policy.passages import Passage
 from turnpoint.policy.protocol import Floats
 
@@ -145,23 +145,10 @@ class SessionScorer:
         """One right-padded batch, in pieces if its attention mask would be too large."""
         rows = np.array([job.row for job in jobs])
         starts = self.slots.length[rows]
-        longest, reach = int(feeds.max()), int((starts + feeds).max())
-        piece = max(1, min(longest, MASK_ELEMENTS // (len(rows) * reach)))
         for job in jobs:
             job.values = np.zeros(len(job.ids))
-        for begin in range(0, longest, piece):
-            offsets = np.arange(begin, min(begin + piece, longest))
-            # Padding repeats the row's last token: same key, same value, same place, so it needs no room.
-            where = starts[:, None] + np.minimum(offsets, feeds[:, None] - 1)
-            positions = self._device(where)
-            hidden = self.network.hidden_with_pool(
-                self._device(self.slots.tokens[rows[:, None], where]),
-                positions,
-                self.network.masks(positions, reach),
-                self.pool,
-                self._device(rows),
-            )
-            self._take(jobs, starts + begin, len(offsets), hidden)
+        for begin, hidden in feed(self.network, self.pool, self.slots, rows, feeds):
+            self._take(jobs, starts + begin, hidden.shape[1], hidden)
 
     def _take(self, jobs: Sequence[_Job], first: IntArray, count: int, hidden: Tensor) -> None:
         """Log-probs of the wanted tokens whose predecessors stand at ``first .. first + count`` of their rows."""
@@ -172,11 +159,8 @@ class SessionScorer:
             return
         lines, places = np.repeat(np.arange(len(jobs)), sizes), np.concatenate(wanted)
         targets = np.concatenate([job.ids[w + 1] for job, w in zip(jobs, wanted, strict=True)])
-        states = hidden[self._device(lines), self._device(places - first[lines])]
-        logprobs = head_logprobs(self.network, states, self._device(targets), self.temperature)
+        states = hidden[on_device(self.network, lines), on_device(self.network, places - first[lines])]
+        logprobs = head_logprobs(self.network, states, on_device(self.network, targets), self.temperature)
         parts = np.split(logprobs.double().cpu().numpy(), np.cumsum(sizes)[:-1])
         for job, w, part in zip(jobs, wanted, parts, strict=True):
             job.values[w + 1] = part
-
-    def _device(self, values: npt.NDArray[np.int64]) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values)).to(self.network.device)

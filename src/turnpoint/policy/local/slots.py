@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
@@ -115,22 +113,3 @@ def shares(a: IntArray, b: IntArray, length: int) -> bool:
     if len(a) < length or len(b) <= length or a[length - 1] != b[length - 1]:
         return False
     return bool((a[:length] == b[:length]).all())
-
-
-def prefill_groups(feeds: Sequence[int], token_budget: int) -> list[list[int]]:
-    """Calls to prefill together: padded size within the budget and little of it padding.
-
-    Indices into ``feeds`` (numbers of new tokens), longest first.
-    """
-    groups: list[list[int]] = []
-    real = 0
-    for i in sorted(range(len(feeds)), key=lambda i: -feeds[i]):
-        if groups:
-            padded = feeds[groups[-1][0]] * (len(groups[-1]) + 1)
-            if padded <= token_budget and padded <= 1.5 * (real + feeds[i]) + 128:
-                groups[-1].append(i)
-                real += feeds[i]
-                continue
-        groups.append([i])
-        real = feeds[i]
-    return groups
