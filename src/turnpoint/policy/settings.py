@@ -106,5 +106,10 @@ class LocalPolicySettings(PolicySettings):
 
 
 policy_registry: Registry[PolicySettings] = Registry(
-    "turnpoint.policies", PolicySettings, {"local": "turnpoint.policy.settings:LocalPolicySettings"}
+    "turnpoint.policies",
+    PolicySettings,
+    {
+        "local": "turnpoint.policy.settings:LocalPolicySettings",
+        "small": "turnpoint.training.small_agent:SmallPolicySettings",
+    },
 )
