@@ -20,7 +20,7 @@ def make_tokenizer(words: Sequence[str], context_length: int) -> Any:
     """A Hugging Face tokenizer whose ids are the positions in ``words`` (see ``closed_vocabulary``).
 
     White space is dropped, words it does not know become ``<unk>``; decoding restores the text up to white
-    space, with none beside tags and before full stops and commas.
+    space, with none inside tags and before full stops, commas and colons.
     """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
@@ -34,9 +34,10 @@ def make_tokenizer(words: Sequence[str], context_length: int) -> Any:
     )
     tags = [word for word in words if word.startswith("<") and word.endswith(">") and len(word) > 2]
     tight = [decoders.Replace(f" {tag}" if tag.startswith("</") else f"{tag} ", tag) for tag in tags]
+    colon = decoders.Replace(" :", ":")
     core.decoder = decoders.Sequence(
         # The WordPiece decoder joins words with spaces and tidies punctuation; no word begins with its prefix.
-        [decoders.WordPiece(prefix="\u0000", cleanup=True), decoders.Fuse(), *tight]
+        [decoders.WordPiece(prefix="\u0000", cleanup=True), decoders.Fuse(), colon, *tight]
     )
     return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=core,

@@ -1,0 +1,101 @@
+"""Demonstrations on the corridor game: what the oracle would do, and marked deviations from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from turnpoint.config import ConfigError
+from turnpoint.prompts import Prompter, PromptSettings
+from turnpoint.records import Episode, EpisodeKind, StopReason
+from turnpoint.testing import toy_suite
+from turnpoint.testing.toy_game import THROW
+from turnpoint.training.demonstrations import (
+    DETOUR_TURNS,
+    NOISE_TURNS,
+    SKIPPED_TURNS,
+    DemonstrationSettings,
+    make_demonstrations,
+)
+
+PROMPTER = Prompter(PromptSettings(compact=True, show_admissible=False))
+
+
+def demonstrate(limit: int = 60, seed: int = 0, **settings: Any) -> list[Episode]:
+    suite = toy_suite(train_tasks=16)
+    play = DemonstrationSettings(**settings)
+    return list(make_demonstrations(suite, PROMPTER, suite.tasks("train"), play, seed=seed, limit=limit))
+
+
+def test_without_deviations_every_action_is_a_best_one_and_every_task_is_solved() -> None:
+    for episode in demonstrate(noise=0, hinted=0):
+        assert episode.kind is EpisodeKind.DEMONSTRATION
+        assert episode.stop is StopReason.SUCCESS
+        assert episode.success
+        for turn in episode.turns:
+            assert turn.executed in turn.gold_actions
+            assert PROMPTER.parse(turn.response) == turn.executed == turn.action
+        assert not any(episode.info[key] for key in (NOISE_TURNS, SKIPPED_TURNS, DETOUR_TURNS))
+
+
+def test_noise_turns_are_marked_and_are_about_their_share() -> None:
+    episodes = demonstrate(noise=0.3, hinted=0)
+    turns = [
+        (turn, turn.index in episode.info[NOISE_TURNS]) for episode in episodes for turn in episode.turns
+    ]
+    for turn, noisy in turns:
+        assert (turn.executed not in turn.gold_actions) == noisy
+        assert turn.executed in turn.observation.admissible
+    assert 0.2 < sum(noisy for _, noisy in turns) / len(turns) < 0.4
+
+
+def test_an_episode_that_cannot_be_solved_any_more_has_no_outcome() -> None:
+    lost = [e for e in demonstrate(noise=0.5, limit=80) if any(turn.executed == THROW for turn in e.turns)]
+    assert lost
+    assert all(e.stop in (StopReason.DEPTH_CAP, StopReason.MAX_TURNS) and not e.success for e in lost)
+
+
+def test_hinted_turns_follow_their_hint() -> None:
+    episodes = demonstrate(noise=0.0, hinted=0.5, hinted_turns=0.5, detours=0.5)
+    hinted = [(e, turn) for e in episodes for turn in e.turns if turn.hint]
+    assert 0.3 < sum(any(t.hint for t in e.turns) for e in episodes) / len(episodes) < 0.7
+    for episode, turn in hinted:
+        assert turn.hint == PROMPTER.hint_text(turn.executed)
+        assert (turn.executed not in turn.gold_actions) == (turn.index in episode.info[DETOUR_TURNS])
+    assert any(e.info[DETOUR_TURNS] for e in episodes)
+
+
+def test_repairs_of_setbacks_can_be_withheld() -> None:
+    shown = demonstrate(noise=0.3, hinted=0, recoveries=1.0)
+    hidden = demonstrate(noise=0.3, hinted=0, recoveries=0.0)
+    assert not any(e.info[SKIPPED_TURNS] for e in shown)
+    assert any(e.info[SKIPPED_TURNS] for e in hidden)
+    for episode in hidden:
+        for turn in episode.info[SKIPPED_TURNS]:
+            assert any(noise < turn for noise in episode.info[NOISE_TURNS])
+
+
+def test_equal_seeds_give_equal_episodes_and_tasks_repeat_with_other_mistakes() -> None:
+    assert demonstrate(noise=0.3) == demonstrate(noise=0.3)
+    assert demonstrate(noise=0.3) != demonstrate(noise=0.3, seed=1)
+    episodes = demonstrate(noise=0.3, limit=32)
+    assert [e.task.id for e in episodes[:16]] == [e.task.id for e in episodes[16:]]
+    assert any(
+        [t.executed for t in a.turns] != [t.executed for t in b.turns]
+        for a, b in zip(episodes[:16], episodes[16:], strict=True)
+    )
+    assert len({e.id for e in episodes}) == 32
+
+
+def test_one_episode_per_task_by_default() -> None:
+    suite = toy_suite(train_tasks=5)
+    assert len(list(make_demonstrations(suite, PROMPTER, suite.tasks("train")))) == 5
+
+
+def test_what_cannot_be_demonstrated_is_refused_at_once() -> None:
+    suite = toy_suite(oracle=False)
+    with pytest.raises(ConfigError, match="has none"):
+        make_demonstrations(suite, PROMPTER, suite.tasks("train"))
+    with pytest.raises(ConfigError, match="at least one task"):
+        make_demonstrations(toy_suite(), PROMPTER, [])
