@@ -44,7 +44,7 @@ def chains(items: Sequence[Item]) -> list[list[int]]:
     whole = [_key(prompt) + _key(response) for prompt, response in items]
     prompt_bytes = [_WIDTH * len(prompt) for prompt, _ in items]
     # In lexicographic order everything that extends a sequence follows it directly, shortest prompt first
-    # among equals, so a stack of the open ancestors finds each item's nearest predecessor.
+    # among equals, so a stack of the open ancestors finds each item's nearest free predecessor.
     order = sorted(range(len(items)), key=lambda i: (whole[i], prompt_bytes[i]))
     open_items: list[int] = []
     chain_of: dict[int, list[int]] = {}
@@ -52,8 +52,11 @@ def chains(items: Sequence[Item]) -> list[list[int]]:
     for i in order:
         while open_items and not whole[i].startswith(whole[open_items[-1]]):
             open_items.pop()
-        before = next((j for j in reversed(open_items) if len(whole[j]) <= prompt_bytes[i]), None)
-        if before is not None and chain_of[before][-1] == before:
+        # Episodes of a group often begin alike: of equal ancestors, one that nobody has continued yet is taken.
+        before = next(
+            (j for j in reversed(open_items) if len(whole[j]) <= prompt_bytes[i] and chain_of[j][-1] == j), None
+        )
+        if before is not None:
             chain = chain_of[before]
             chain.append(i)
         else:
