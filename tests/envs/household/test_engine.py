@@ -155,7 +155,7 @@ def test_listing(names: list[str], text: str) -> None:
     assert listing(names) == text
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 200))
 def test_random_play_keeps_the_world_sound(seed: int) -> None:
     engine = Engine(small_game(seed % 40))

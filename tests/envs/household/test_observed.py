@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnpoint.envs.household.engine import Engine
@@ -53,6 +53,7 @@ def test_following_the_advice_wins_without_knowing_anything(choose: str) -> None
         assert walk.engine.won(walk.state), seed
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 10_000), steps=st.integers(0, 8))
 def test_advice_does_not_depend_on_what_was_not_shown(seed: int, steps: int) -> None:
     """Exchanging the contents of unexplored places leaves the advice as it was."""
@@ -73,6 +74,7 @@ def test_advice_does_not_depend_on_what_was_not_shown(seed: int, steps: int) -> 
     assert walk.observed.best_actions(elsewhere, walk.seen) == walk.best()
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 10_000), steps=st.integers(0, 12))
 def test_advice_is_admissible_and_missing_only_where_nothing_helps(seed: int, steps: int) -> None:
     walk = Walk(small_game(seed % 100))
@@ -85,6 +87,7 @@ def test_advice_is_admissible_and_missing_only_where_nothing_helps(seed: int, st
     assert bool(best) == bool(walk.oracle.distance(walk.state))
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 10_000), steps=st.integers(0, 8))
 def test_with_everything_seen_it_is_the_exact_oracle(seed: int, steps: int) -> None:
     walk = Walk(small_game(seed % 100))

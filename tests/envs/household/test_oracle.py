@@ -15,7 +15,7 @@ from .helpers import brute_force, kitchen, random_states, small_game
 DEEPEST = 6
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_distance_equals_brute_force(seed: int) -> None:
     engine = Engine(small_game(seed))
@@ -29,6 +29,7 @@ def test_distance_equals_brute_force(seed: int) -> None:
             assert brute_force(engine, state, 4) == -1
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_best_actions_are_exactly_the_commands_that_lower_the_distance(seed: int) -> None:
     engine = Engine(small_game(seed))
@@ -44,6 +45,7 @@ def test_best_actions_are_exactly_the_commands_that_lower_the_distance(seed: int
         assert bool(lowering) == bool(now)
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_no_command_changes_the_distance_by_more_than_undoing_takes(seed: int) -> None:
     """A step lowers the distance by at most one, and no step leads back from a dead end."""
@@ -59,6 +61,7 @@ def test_no_command_changes_the_distance_by_more_than_undoing_takes(seed: int) -
                 assert after >= now - 1
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_following_best_actions_wins_in_distance_turns(seed: int) -> None:
     engine = Engine(small_game(seed))

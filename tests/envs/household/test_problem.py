@@ -134,7 +134,7 @@ def test_missing_file_and_folder_in_its_place(tmp_path: Path) -> None:
         load_game(tmp_path)
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_damaged_files_never_crash(data: st.DataObject) -> None:
     raw = bytearray(json.dumps(document()).encode())
@@ -145,7 +145,7 @@ def test_damaged_files_never_crash(data: st.DataObject) -> None:
         index_game(parse_problem(parse_document(bytes(raw), PATH), PATH))
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(
     facts=st.lists(
         st.lists(st.sampled_from(["a_bar_1", "b_bar_2", "inreceptacle", "holds", "x"]), max_size=3)
