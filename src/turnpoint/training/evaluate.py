@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from turnpoint.pivots import EpisodeSummary, summarise
-from turnpoint.records import Episode, Task
+from turnpoint.methods import PlaysAttempts
+from turnpoint.pivots import EpisodeSummary, summarise, summarise_chains
+from turnpoint.records import Attempt, Episode, Task
 from turnpoint.rollouts import Rollouts, RolloutSettings
 from turnpoint.training.run import Run
 from turnpoint.training.settings import EvalSettings
@@ -17,7 +18,9 @@ class Evaluation:
     """Episodes of an evaluation and what they come to."""
 
     episodes: list[Episode]
+    """All attempts, those of one chain in a row."""
     summary: EpisodeSummary
+    """Of first attempts; with more of them, ``extra`` holds success within k attempts and what it cost."""
 
 
 def eval_tasks(run: Run, settings: EvalSettings) -> list[Task]:
@@ -39,12 +42,36 @@ def eval_rollouts(run: Run, settings: EvalSettings, *, prefix: str = "eval") -> 
 
 
 async def evaluate(run: Run, settings: EvalSettings) -> Evaluation:
-    """Play the evaluation tasks with the current weights."""
+    """Play the evaluation tasks with the current weights. First attempts do not depend on ``settings.attempts``."""
     rollouts = eval_rollouts(run, settings)
     try:
-        episodes = await asyncio.gather(
-            *(rollouts.play(task, i) for task in eval_tasks(run, settings) for i in range(settings.samples))
+        chains = await asyncio.gather(
+            *(
+                play_attempts(run, rollouts, task, i, settings.attempts)
+                for task in eval_tasks(run, settings)
+                for i in range(settings.samples)
+            )
         )
     finally:
         rollouts.close()
-    return Evaluation(list(episodes), summarise(episodes))
+    summary = summarise([chain[0] for chain in chains])
+    if settings.attempts > 1:
+        summary = replace(summary, extra=summarise_chains(chains, settings.attempts).as_dict())
+    return Evaluation([episode for chain in chains for episode in chain], summary)
+
+
+async def play_attempts(run: Run, rollouts: Rollouts, task: Task, index: int, count: int) -> list[Episode]:
+    """``count`` attempts at a task: the method's own chain, or independent ones where it has none."""
+    if count == 1:
+        return [await rollouts.play(task, index)]
+    if isinstance(run.method, PlaysAttempts):
+        return await run.method.attempts(task, index, rollouts, count)
+    chain = f"{rollouts.prefix}/{task.id}/{index}"
+    return list(
+        await asyncio.gather(
+            *(
+                rollouts.play(task, index, attempt=Attempt(n, (), chain), name=f"a{n}" if n else "")
+                for n in range(count)
+            )
+        )
+    )

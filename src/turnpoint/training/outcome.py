@@ -42,6 +42,8 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
     ]
     turns = summary["turns"]
     lines.append(f"mean turns: {turns['mean']:.1f} [{turns['low']:.1f}, {turns['high']:.1f}]")
+    for k, value in summary.get("success_at", {}).items():
+        lines.append(f"success within {k} attempt{'s' if k != '1' else ''}: {interval_text(value)}")
     rates = {
         "turns without a parsable action": summary["invalid_rate"],
         "actions the environment did not accept": summary["ineffective_rate"],
@@ -55,4 +57,3 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
     if "wasted_turns" in summary:
         lines.append(f"turns after the first pivot of failed episodes: {summary['wasted_turns']['mean']:.1f}")
     return lines
-
