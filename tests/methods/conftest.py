@@ -138,3 +138,14 @@ def stepper() -> type[Stepper]:
 @pytest.fixture
 def scripted_teacher() -> type[ScriptedTeacher]:
     return ScriptedTeacher
+
+
+@pytest.fixture
+def easy(play: Play) -> Play:
+    """``play`` on short games that random play solves about half of the time, with short prompts."""
+
+    def run(settings: MethodSettings, **options: object) -> Played:
+        options = {"suite": toy_suite(rooms=2, max_turns=14), "prompt": PromptSettings(history=2)} | options
+        return play(settings, **{"tasks": 2} | options)
+
+    return run

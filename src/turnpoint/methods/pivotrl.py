@@ -1,0 +1,210 @@
+"""PivotRL (arXiv 2603.21383): single-turn GRPO at the turns of recorded episodes that the policy is unsure of.
+
+Offline: no episode is played. At each turn of a recorded episode the policy answers G times from the recorded
+context, and each answer is judged on the spot: does it give the recorded action, or does it bring the
+task as far forward (``distance``, by the environment's oracle)? A turn is a *pivot*, and trained, if the judgements
+differ (σ² > 0) and average below τ; all other answers are dropped. The pivots are found anew with the
+policy of every step, so turns leave as they are mastered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveInt
+
+from turnpoint.config import ConfigError
+from turnpoint.credit import pivotrl_keep
+from turnpoint.envs import Capabilities, Env, EnvError
+from turnpoint.envs.replay import restore_turn
+from turnpoint.methods.parts import Stateless, outcome_rows, record_advantages
+from turnpoint.methods.pivotopd import resolve
+from turnpoint.methods.protocol import MethodSettings, Teachers
+from turnpoint.methods.recorded import read_recorded
+from turnpoint.methods.tally import Tally
+from turnpoint.policy import ContextOverflow
+from turnpoint.records import Episode, EpisodeKind, Group, Row, Task, Turn
+from turnpoint.rollouts import Rollouts, Scorer
+
+UNJUDGED = "unjudged"
+"""Key of ``Episode.info``: why a local rollout could not be judged."""
+
+
+class PivotRLSettings(MethodSettings):
+    """Local rollouts at uncertain turns of recorded episodes."""
+
+    title: ClassVar[str] = "PivotRL"
+    paper: ClassVar[str] = "arXiv 2603.21383"
+    terms: ClassVar[tuple[str, ...]] = ("turn-relative outcome of local rollouts",)
+
+    kind: Literal["pivotrl"] = "pivotrl"
+    episodes: Path
+    """JSONL file of recorded episodes. ``train.tasks_per_step`` of them are used in a step, whatever its tasks."""
+    solved_only: bool = True
+    """Leave out episodes that did not succeed."""
+    turns_per_episode: PositiveInt | None = None
+    """Most turns of an episode that are tried in a step, drawn at random; null = all."""
+    group: int = Field(default=8, ge=2)
+    """G: local rollouts of each turn."""
+    ceiling: float = Field(default=0.75, gt=0.0)
+    """τ: turns whose local rollouts average this or more are mastered, and left out."""
+    reward: Literal["action", "distance", "either"] = "action"
+    """1 for an answer that gives the recorded (or a recorded gold) action, or for one after which the oracle needs
+    fewer turns (functional equivalence), or for either; else 0."""
+    normalise: Literal["mean", "mean_std"] = "mean_std"
+    """Subtract the mean of the turn's local rollouts, or also divide by their standard deviation."""
+    invalid_penalty: NonNegativeFloat = 0.0
+    """Subtracted from the score of answers without a parsable action."""
+
+    def check(self, capabilities: Capabilities, teachers: Teachers) -> None:
+        if self.reward != "action" and not (capabilities.oracle and capabilities.deterministic):
+            raise ConfigError(
+                f"method.reward is {self.reward}, which brings recorded states back and asks the oracle, but this "
+                "environment has no oracle or is not deterministic; set method.reward to action"
+            )
+
+    def build(self) -> PivotRL:
+        return PivotRL(self, read_recorded(self.episodes, "method.episodes", solved_only=self.solved_only))
+
+
+class PivotRL(Stateless):
+    """See the module text."""
+
+    def __init__(self, settings: PivotRLSettings, recorded: Sequence[Episode]) -> None:
+        self.settings = settings
+        self.recorded = recorded
+        self.tally = Tally()
+
+    async def collect(self, tasks: Sequence[Task], rollouts: Rollouts, teachers: Teachers) -> list[Group]:
+        """G answers at each turn of as many recorded episodes as the step has tasks; a group is one turn."""
+        places = [
+            (episode, turn)
+            for episode in self._drawn(rollouts, len(tasks))
+            for turn in self._turns(rollouts, episode)
+        ]
+        groups = await asyncio.gather(*(self._answer(episode, turn, rollouts) for episode, turn in places))
+        await self._judge(places, groups, rollouts)
+        return [group for group in groups if group.episodes]
+
+    async def credit(self, groups: Sequence[Group], scorer: Scorer, teachers: Teachers) -> list[Row]:
+        """Rows of the turns that are pivots."""
+        kept = [group for group in groups if self._is_pivot(group)]
+        self.tally.add("turns_tried", len(groups))
+        self.tally.add("turns_kept", len(kept))
+        if not kept:
+            self.tally.add("signal_empty/pivots")
+        s = self.settings
+        pairs = outcome_rows(
+            kept, self.tally, normalise=s.normalise, baseline="episodes", invalid_penalty=s.invalid_penalty
+        )
+        record_advantages(pairs)
+        return [row for _, row in pairs]
+
+    def _is_pivot(self, group: Group) -> bool:
+        fault = next((e.info[UNJUDGED] for e in group.episodes if UNJUDGED in e.info), None)
+        rewards = [episode.total_reward for episode in group.episodes]
+        if fault is None:
+            self.tally.mean("local_reward", sum(rewards) / len(rewards))
+        if fault is None and pivotrl_keep(rewards, self.settings.ceiling):
+            return True
+        reason = "unjudged" if fault else "not_pivotal"
+        self.tally.add(f"dropped_tokens/{reason}", sum(e.generated_tokens for e in group.episodes))
+        return False
+
+    # ---- which turns ----------------------------------------------------------------------------
+
+    def _drawn(self, rollouts: Rollouts, count: int) -> list[Episode]:
+        """Recorded episodes of this step: shuffled epoch after epoch, as a pure function of seed and step."""
+        count = min(count, len(self.recorded))
+        epoch, place = divmod(rollouts.step, len(self.recorded) // count)
+        order = rollouts.streams.rng("pivotrl", epoch).permutation(len(self.recorded)).tolist()
+        return [self.recorded[i] for i in order[place * count : (place + 1) * count]]
+
+    def _turns(self, rollouts: Rollouts, episode: Episode) -> list[int]:
+        count, most = len(episode.turns), self.settings.turns_per_episode
+        if most is None or count <= most:
+            return list(range(count))
+        rng = rollouts.streams.rng("pivotrl_turns", rollouts.step, episode.id)
+        return sorted(rng.choice(count, size=most, replace=False).tolist())
+
+    # ---- local rollouts -------------------------------------------------------------------------
+
+    async def _answer(self, episode: Episode, turn: int, rollouts: Rollouts) -> Group:
+        """G single-turn episodes from the recorded context; none if its prompt is too long."""
+        answers = await asyncio.gather(
+            *(self._sample(episode, turn, i, rollouts) for i in range(self.settings.group))
+        )
+        found = [answer for answer in answers if answer is not None]
+        if not found:
+            self.tally.add("turns_skipped/prompt_too_long")
+        return Group(episode.task, found)
+
+    async def _sample(self, episode: Episode, turn: int, index: int, rollouts: Rollouts) -> Episode | None:
+        branch = rollouts.branch(episode, turn, name=f"{rollouts.prefix}-local-{turn}-{index}")
+        branch.episode.kind, branch.episode.step = EpisodeKind.ROLLOUT, rollouts.step
+        try:
+            branch.keep(await branch.sample())
+        except ContextOverflow:
+            branch.close()
+            return None
+        return branch.close()
+
+    # ---- judgement ------------------------------------------------------------------------------
+
+    async def _judge(
+        self, places: Sequence[tuple[Episode, int]], groups: Sequence[Group], rollouts: Rollouts
+    ) -> None:
+        """Set the reward of every answer."""
+        for (episode, number), group in zip(places, groups, strict=True):
+            recorded, answers = episode.turns[number], [answer.turns[0] for answer in group.episodes]
+            for answer in answers:
+                answer.gold_actions = recorded.gold_actions or (recorded.executed,)
+                answer.reward = float(self.settings.reward != "distance" and same_action(answer, recorded))
+            if self.settings.reward == "action":
+                continue
+            open_actions = dict.fromkeys(a.executed for a in answers if a.valid and a.reward == 0)
+            try:
+                gains = await self._gains(list(open_actions), episode, number, rollouts)
+            except (EnvError, TimeoutError) as error:
+                self.tally.add("turns_skipped/unjudged")
+                for played in group.episodes:
+                    played.info[UNJUDGED] = f"{type(error).__name__}: {error}"
+                continue
+            for answer in answers:
+                answer.reward = max(answer.reward, float(answer.valid and gains.get(answer.executed, False)))
+
+    async def _gains(
+        self, actions: Sequence[str], episode: Episode, turn: int, rollouts: Rollouts
+    ) -> dict[str, bool]:
+        """Whether each action brings the task forward from the state before ``turn``. Raises ``EnvError``."""
+        env = rollouts.borrow()
+        try:
+            gains = {
+                action: await self._gains_ground(action, env, episode, turn, rollouts) for action in actions
+            }
+        except BaseException:
+            rollouts.give_back(env, broken=True)
+            raise
+        rollouts.give_back(env)
+        return gains
+
+    async def _gains_ground(
+        self, action: str, env: Env, episode: Episode, turn: int, rollouts: Rollouts
+    ) -> bool:
+        await rollouts.call(restore_turn, env, episode, turn)
+        before = await rollouts.call(env.distance)
+        await rollouts.call(env.step, action)
+        after = await rollouts.call(env.distance)
+        return before is not None and after is not None and after < before
+
+
+def same_action(answer: Turn, recorded: Turn) -> bool:
+    """Whether an answer gives the recorded action, or one that was recorded as best there."""
+    if not answer.valid:
+        return False
+    wanted = recorded.gold_actions or (recorded.executed,)
+    given = resolve(answer.executed, recorded.observation)
+    return given is not None and given in {resolve(action, recorded.observation) for action in wanted}
