@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -38,6 +40,15 @@ class Network:
     def vocabulary(self) -> int:
         """Number of logits."""
         return int(self.head.weight.shape[0])
+
+    @contextmanager
+    def training(self, *, checkpointing: bool) -> Iterator[None]:
+        """Where gradients are computed. Dropout is off anyway; the mode only switches checkpointing on."""
+        self.model.train(checkpointing)
+        try:
+            yield
+        finally:
+            self.model.eval()
 
     def pool(self, rows: int, length: int) -> KVPool:
         """An empty key-value pool for this model."""

@@ -43,21 +43,20 @@ def supervised_step(
             f"none of {len(examples)} sequences has a weight above 0 after its first token within {context} tokens"
         )
     stepper.zero_grad()
-    network.model.train(checkpointing)
     loss_sum, tokens, processed = 0.0, 0, 0
-    for batch in micro_batches([len(ids) for ids, _ in kept], token_budget):
-        ids = [kept[i][0] for i in batch]
-        spots = [np.flatnonzero(kept[i][1]) for i in batch]
-        lines = np.concatenate([np.full(len(spot), line) for line, spot in enumerate(spots)])
-        weights = np.concatenate([kept[i][1][spot] for i, spot in zip(batch, spots, strict=True)])
-        logprobs = token_logprobs(network, ids, lines, np.concatenate(spots), 1.0)
-        weight = torch.from_numpy(weights / total).to(logprobs)
-        loss = -(weight * logprobs).sum()
-        loss.backward()  # type: ignore[no-untyped-call]
-        loss_sum += loss.item()
-        tokens += len(weights)
-        processed += len(batch) * max(len(part) for part in ids)
-    network.model.eval()
+    with network.training(checkpointing=checkpointing):
+        for batch in micro_batches([len(ids) for ids, _ in kept], token_budget):
+            ids = [kept[i][0] for i in batch]
+            spots = [np.flatnonzero(kept[i][1]) for i in batch]
+            lines = np.concatenate([np.full(len(spot), line) for line, spot in enumerate(spots)])
+            weights = np.concatenate([kept[i][1][spot] for i, spot in zip(batch, spots, strict=True)])
+            logprobs = token_logprobs(network, ids, lines, np.concatenate(spots), 1.0)
+            weight = torch.from_numpy(weights / total).to(logprobs)
+            loss = -(weight * logprobs).sum()
+            loss.backward()  # type: ignore[no-untyped-call]
+            loss_sum += loss.item()
+            tokens += len(weights)
+            processed += len(batch) * max(len(part) for part in ids)
     norm = stepper.gradient_norm()
     if not np.isfinite(norm):
         stepper.zero_grad()

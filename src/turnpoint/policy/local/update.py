@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from turnpoint.policy.local.batch import TokenBatch, gather_tokens, row_names, select_rows
 from turnpoint.policy.local.divergence import Teacher, read_teacher
 from turnpoint.policy.local.merge import TokenSequence, chains, micro_batches, sequences
 from turnpoint.policy.local.network import Network
@@ -24,19 +24,6 @@ ADDED = ("loss", "pg_loss", "kl")
 """Metrics that are shares of a mini-batch's total."""
 AVERAGED = ("clip_fraction", "ppo_kl")
 """Metrics that are means over tokens."""
-
-
-@dataclass(frozen=True, slots=True)
-class TokenBatch:
-    """The trained tokens of a micro-batch, all arrays ``[n]``."""
-
-    ids: list[npt.NDArray[np.int64]]
-    """Token sequences of the forward pass."""
-    lines: npt.NDArray[np.int64]
-    places: npt.NDArray[np.int64]
-    rows: npt.NDArray[np.int64]
-    old: npt.NDArray[np.float64]
-    advantages: npt.NDArray[np.float64]
 
 
 class Updater:
@@ -63,8 +50,9 @@ class Updater:
         Raises ``NonFiniteGradient`` naming rows, before any step of the mini-batch it happens in.
         """
         began = time.perf_counter()
-        metrics: dict[str, float] = {}
-        kept = self._select(rows, metrics)
+        kept, metrics = select_rows(
+            rows, context=self.context, drop_zero_advantage=self.settings.loss.drop_zero_advantage_rows
+        )
         items = [(row.prompt_ids, row.response_ids) for row in kept]
         groups = chains(items)
         totals: dict[str, float] = dict.fromkeys((*ADDED, *AVERAGED, "grad_norm", "lr"), 0.0)
@@ -87,31 +75,6 @@ class Updater:
         metrics["optimizer_steps"] = float(len(batches))
         metrics["seconds"] = time.perf_counter() - began
         return metrics
-
-    def _select(self, rows: Sequence[Row], metrics: dict[str, float]) -> list[Row]:
-        """Rows that can be trained; the others are counted by reason."""
-        kept, long, idle, masked = [], [], [], []
-        for row in rows:
-            if not len(row.prompt_ids):
-                raise ValueError(
-                    f"row {row.name} has an empty prompt; its first token has no context to train under"
-                )
-            if len(row.prompt_ids) + len(row.response_ids) > self.context:
-                long.append(row)
-            elif not row.trained_tokens:
-                masked.append(row)
-            elif self.settings.loss.drop_zero_advantage_rows and not (
-                _advantages(row).any() or row.divergence is not None
-            ):
-                idle.append(row)
-            else:
-                kept.append(row)
-        metrics["rows"] = float(len(kept))
-        for reason, dropped in (("too_long", long), ("fully_masked", masked), ("zero_advantage", idle)):
-            metrics[f"rows_dropped/{reason}"] = float(len(dropped))
-            metrics[f"tokens_dropped/{reason}"] = float(sum(len(row.response_ids) for row in dropped))
-        metrics["tokens_masked"] = float(sum(len(row.response_ids) - row.trained_tokens for row in kept))
-        return kept
 
     def _mini_batches(self, groups: list[list[int]]) -> list[list[list[int]]]:
         """Whole chains in mini-batches of at least ``mini_batch_rows`` rows (the last may be smaller)."""
@@ -142,15 +105,14 @@ class Updater:
         by_token = self.settings.loss.aggregation == "token-mean"
         denominator = float(sum(rows[i].trained_tokens for i in used) if by_token else len(used))
         self.stepper.zero_grad()
-        self.network.model.train(self.settings.gradient_checkpointing)
         differences: list[npt.NDArray[np.float64]] = []
-        for indices in micro_batches([len(sequence) for sequence in batch], self.settings.token_budget):
-            tokens = gather_tokens(rows, [batch[i] for i in indices])
-            new = self._backward(rows, tokens, denominator, totals)
-            if number == 0:
-                differences.append(np.abs(new - tokens.old))
-            totals["tokens_processed"] += len(indices) * max(len(ids) for ids in tokens.ids)
-        self.network.model.eval()
+        with self.network.training(checkpointing=self.settings.gradient_checkpointing):
+            for indices in micro_batches([len(sequence) for sequence in batch], self.settings.token_budget):
+                tokens = gather_tokens(rows, [batch[i] for i in indices])
+                new = self._backward(rows, tokens, denominator, totals)
+                if number == 0:
+                    differences.append(np.abs(new - tokens.old))
+                totals["tokens_processed"] += len(indices) * max(len(ids) for ids in tokens.ids)
         norm = self.stepper.gradient_norm()
         if not np.isfinite(norm):
             self._explain(rows, batch, denominator)
@@ -174,7 +136,7 @@ class Updater:
         if not bool(finite.all()):
             bad = tokens.rows[~finite.cpu().numpy()]
             raise NonFiniteGradient(
-                f"log-probabilities of {_names(rows, bad)} are not finite; nothing was trained"
+                f"log-probabilities of {row_names(rows, bad)} are not finite; no step was taken on them"
             )
         settings, reference = self.settings.loss, None
         if settings.kl > 0:
@@ -251,43 +213,9 @@ class Updater:
             if not np.isfinite(self.stepper.gradient_norm()):
                 guilty += [segment.item for segment in sequence.segments]
         self.stepper.zero_grad()
-        who = _names(rows, np.asarray(guilty)) if guilty else "the sum of all rows"
+        who = row_names(rows, np.asarray(guilty)) if guilty else "the sum of all rows"
         raise NonFiniteGradient(f"the gradient of {who} is not finite; no step was taken")
 
     def _tensor(self, values: npt.NDArray[np.float64] | npt.NDArray[np.int64]) -> Tensor:
         tensor = torch.from_numpy(values)
         return (tensor.float() if tensor.is_floating_point() else tensor).to(self.network.device)
-
-
-def gather_tokens(rows: Sequence[Row], batch: Sequence[TokenSequence]) -> TokenBatch:
-    """The trained tokens (mask true) of the rows in some sequences; nothing else enters the loss."""
-    lines, places, numbers, old, advantages = [], [], [], [], []
-    for line, sequence in enumerate(batch):
-        for segment in sequence.segments:
-            row = rows[segment.item]
-            chosen = np.arange(segment.length) if row.mask is None else np.flatnonzero(row.mask)
-            lines.append(np.full(len(chosen), line))
-            places.append(segment.start + chosen)
-            numbers.append(np.full(len(chosen), segment.item))
-            old.append(row.old_logprobs[chosen])
-            advantages.append(row.advantages[chosen])
-    return TokenBatch(
-        [sequence.ids for sequence in batch],
-        np.concatenate(lines),
-        np.concatenate(places),
-        np.concatenate(numbers),
-        np.concatenate(old),
-        np.concatenate(advantages),
-    )
-
-
-def _advantages(row: Row) -> npt.NDArray[np.float64]:
-    return row.advantages if row.mask is None else row.advantages[row.mask]
-
-
-def _names(rows: Sequence[Row], numbers: npt.NDArray[np.int64]) -> str:
-    names = [rows[i].name for i in dict.fromkeys(int(n) for n in numbers)]
-    shown = ", ".join(names[:5])
-    return f"row{'s' if len(names) > 1 else ''} {shown}" + (
-        f" and {len(names) - 5} more" if len(names) > 5 else ""
-    )
