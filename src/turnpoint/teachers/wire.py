@@ -58,7 +58,7 @@ def transport_failures() -> Iterator[None]:
 
 def read_reply(response: httpx.Response) -> Reply:
     """The reply in a chat completion. Raises ``CallFailed`` for error statuses and bodies that are none."""
-    _raise_for_status(response)
+    raise_for_status(response)
     try:
         data = response.json()
         choice = data["choices"][0]
@@ -93,7 +93,8 @@ def _count(usage: Any, name: str) -> int:
     return value if isinstance(value, int) and value > 0 else 0
 
 
-def _raise_for_status(response: httpx.Response) -> None:
+def raise_for_status(response: httpx.Response) -> None:
+    """Nothing for a success. Raises ``CallFailed``, to be retried for overload and server errors."""
     status = response.status_code
     if 200 <= status < 300:
         return
@@ -134,7 +135,7 @@ def read_models(response: httpx.Response) -> list[str] | None:
     """Names in a model listing; None where the endpoint has no usable listing. Raises ``CallFailed``."""
     if response.status_code in (404, 405, 501):
         return None
-    _raise_for_status(response)
+    raise_for_status(response)
     try:
         names = [model["id"] for model in response.json()["data"]]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -142,9 +143,9 @@ def read_models(response: httpx.Response) -> list[str] | None:
     return [name for name in names if isinstance(name, str)] or None
 
 
-def unknown_model(base_url: str, model: str, known: list[str]) -> str:
+def unknown_model(base_url: str, model: str, known: list[str], section: str = "teacher") -> str:
     """Message for a model that the endpoint does not list."""
     near = difflib.get_close_matches(model, known, n=1, cutoff=0.4)
     shown = ", ".join(known[:8]) + (" …" if len(known) > 8 else "")
     hint = f"did you mean '{near[0]}'?" if near else f"it serves {shown}"
-    return f"teacher.model is '{model}', but {base_url} does not serve it; {hint}"
+    return f"{section}.model is '{model}', but {base_url} does not serve it; {hint}"

@@ -50,6 +50,8 @@ Script = Callable[[Request], Scripted | str] | Iterable[Scripted | str]
 class FakeEndpoint:
     """Answers ``POST /v1/chat/completions`` from a script and ``GET /v1/models`` from a list.
 
+    ``POST /v1/completions`` is answered from the same script, whose answers then need a ``body`` of that form.
+
     Used as a context manager; the server runs in its own thread, so tests may be synchronous or not. A script
     is a function of the request, or answers in order, of which the last one is repeated.
     """
@@ -60,7 +62,7 @@ class FakeEndpoint:
         self._answers: deque[Scripted | str] = deque(() if callable(script) else script)
         self._models = None if models is None else list(models)
         self.requests: list[Request] = []
-        """Chat requests in the order of their arrival."""
+        """Requests for completions, of either kind, in the order of their arrival."""
         self.open_now = 0
         self.open_most = 0
         """Most chat requests that were open at the same time."""
@@ -116,7 +118,7 @@ class FakeEndpoint:
     async def _respond(self, request: Request, writer: asyncio.StreamWriter) -> None:
         if request.path == "/v1/models" and request.method == "GET":
             return await self._list_models(writer)
-        if request.path != "/v1/chat/completions" or request.method != "POST":
+        if request.path not in ("/v1/chat/completions", "/v1/completions") or request.method != "POST":
             return await _send(writer, 404, {"error": {"message": f"no {request.path} here"}})
         self.requests.append(request)
         self.open_now += 1

@@ -29,7 +29,7 @@ def difference(student: Any, teacher: Any) -> str | None:
             if ours.get(token) != theirs.get(token):
                 a, b = _id(ours.get(token)), _id(theirs.get(token))
                 return f"token {token!r} is {a} for the student, {b} for the teacher"
-    for probe in (*PROBES, *_special_texts(student), *_special_texts(teacher)):
+    for probe in (*PROBES, *_special_texts(student), *_special_texts(teacher), *_own_words(ours)):
         mine, others = _encode(student, probe), _encode(teacher, probe)
         if mine != others:
             return (
@@ -68,6 +68,12 @@ def _vocabulary(tokenizer: Any) -> dict[str, int] | None:
 
 def _special_texts(tokenizer: Any) -> list[str]:
     return [str(token) for token in getattr(tokenizer, "all_special_tokens", ())]
+
+
+def _own_words(vocabulary: dict[str, int] | None) -> list[str]:
+    """Tokens spread over the vocabulary as texts, for closed vocabularies that know no word of the probes."""
+    tokens = sorted(vocabulary or (), key=lambda token: (vocabulary or {})[token])
+    return [" ".join(tokens[start :: max(1, len(tokens) // 64)][:64]) for start in range(4) if tokens]
 
 
 def _encode(tokenizer: Any, text: str) -> list[int]:

@@ -1,0 +1,178 @@
+"""An OpenAI-compatible endpoint: patient requests, whatever is asked of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
+
+from turnpoint.config import ConfigError, Settings
+from turnpoint.teachers import wire
+from turnpoint.teachers.protocol import TeacherFailure
+
+T = TypeVar("T")
+
+
+class EndpointSettings(Settings):
+    """Where the endpoint is and how patient its client."""
+
+    base_url: str
+    """Address up to the version, for example ``http://localhost:8000/v1``."""
+    model: str
+    """Name of the model at the endpoint."""
+    api_key_env: str | None = None
+    """Environment variable that holds the key; None = no key is sent."""
+    timeout: PositiveFloat = 120.0
+    """Seconds to wait for one request."""
+    deadline: PositiveFloat = 300.0
+    """Seconds for one call with all its retries, from the moment it gets a place."""
+    concurrency: PositiveInt = 16
+    """Most requests at a time."""
+    retries: NonNegativeInt = 5
+    """Further tries after overload (408, 429), server errors (5xx), lost connections, time-outs and garbage."""
+    backoff: NonNegativeFloat = 1.0
+    """Seconds before the first retry; doubled for each one, with jitter, unless the server says how long."""
+    backoff_max: PositiveFloat = 60.0
+    """Longest wait that is not asked for by the server."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _plain_url(cls, url: str) -> str:
+        parts = urlsplit(url)
+        _ = parts.port  # raises ValueError if it is no port
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("must be an address that starts with http:// or https://")
+        if parts.username or parts.password:
+            raise ValueError("must not hold a user name or password; name the key's variable in api_key_env")
+        return url.rstrip("/")
+
+
+def refuse_fields(body: dict[str, Any], fixed: set[str]) -> dict[str, Any]:
+    """``body``, unless it sets a field that is not free. Raises ``ValueError``."""
+    taken = sorted(fixed & body.keys())
+    if taken:
+        raise ValueError(f"must not set {', '.join(taken)}: settings of the same name exist or it is fixed")
+    return body
+
+
+class Endpoint:
+    """Sends requests; safe to use from several event loops, one after another."""
+
+    def __init__(self, settings: EndpointSettings, section: str, on_retry: Callable[[], None]) -> None:
+        """``section`` names the settings in messages. Raises ``ConfigError`` if the key cannot be used."""
+        self.settings = settings
+        self._section = section
+        self._on_retry = on_retry
+        self._key = _read_key(settings.api_key_env, section)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._client: httpx.AsyncClient | None = None
+        self._places = asyncio.Semaphore(settings.concurrency)
+
+    async def call(self, path: str, body: dict[str, Any], read: Callable[[httpx.Response], T]) -> T:
+        """POST ``body`` until ``read`` accepts an answer, within the retries and the deadline.
+
+        Raises ``wire.CallFailed`` with a message that names the endpoint and never the key.
+        """
+        settings = self.settings
+        self._enter_loop()
+        async with self._places:
+            try:
+                async with asyncio.timeout(settings.deadline):
+                    return await self._persist(path, body, read)
+            except wire.CallFailed as failure:
+                raise wire.CallFailed(failure.reason, self.describe(failure), retry=False) from None
+            except TimeoutError:
+                raise wire.CallFailed(
+                    TeacherFailure.TIME_OUT,
+                    f"{settings.base_url} gave no answer within {self._section}.deadline ({settings.deadline:g} s)",
+                    retry=False,
+                ) from None
+
+    async def _persist(self, path: str, body: dict[str, Any], read: Callable[[httpx.Response], T]) -> T:
+        """The first good answer, after as many retries as are allowed. Raises ``wire.CallFailed``."""
+        settings, attempt = self.settings, 0
+        while True:
+            try:
+                return read(await self._post(path, body))
+            except wire.CallFailed as failure:
+                if not failure.retry or attempt >= settings.retries:
+                    raise
+                wait = wire.wait_seconds(failure.retry_after, attempt, settings.backoff, settings.backoff_max)
+            attempt += 1
+            self._on_retry()
+            await asyncio.sleep(wait)
+
+    async def _post(self, path: str, body: dict[str, Any]) -> httpx.Response:
+        assert self._client is not None
+        with wire.transport_failures():
+            # httpx limits each read; a server that drips bytes is stopped by the limit on the whole request.
+            async with asyncio.timeout(self.settings.timeout):
+                return await self._client.post(f"{self.settings.base_url}{path}", json=body)
+
+    async def models(self) -> list[str] | None:
+        """Names the endpoint lists; None where it has no listing. Raises ``wire.CallFailed``."""
+        self._enter_loop()
+        assert self._client is not None
+        with wire.transport_failures():
+            async with asyncio.timeout(min(self.settings.timeout, 30.0)):
+                return wire.read_models(await self._client.get(f"{self.settings.base_url}/models"))
+
+    def refuse_unknown_model(self, known: list[str] | None) -> None:
+        """Raise ``ConfigError`` if the endpoint lists models and ours is not among them."""
+        if known is not None and self.settings.model not in known:
+            raise ConfigError(
+                wire.unknown_model(self.settings.base_url, self.settings.model, known, self._section)
+            )
+
+    def broken(self, failure: wire.CallFailed) -> ConfigError:
+        """The error for an endpoint that failed its check."""
+        section = self._section
+        return ConfigError(
+            f"the teacher's endpoint does not work: {self.describe(failure)}; start the server or correct "
+            f"{section}.base_url, {section}.model and {section}.api_key_env"
+        )
+
+    def describe(self, failure: wire.CallFailed) -> str:
+        """A failure with the endpoint's address, without the key."""
+        text, lead = str(failure), f"{self.settings.base_url} ({self.settings.model}): "
+        text = text if text.startswith(self.settings.base_url) else lead + text
+        return text.replace(self._key, "***") if self._key else text
+
+    def _enter_loop(self) -> None:
+        """Connections and locks belong to one event loop; a run may use a new one for every step."""
+        loop = asyncio.get_running_loop()
+        if self._client is not None and self._loop is loop:
+            return
+        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        limits = httpx.Limits(max_connections=self.settings.concurrency)
+        self._client = httpx.AsyncClient(headers=headers, timeout=self.settings.timeout, limits=limits)
+        self._places = asyncio.Semaphore(self.settings.concurrency)
+        self._loop = loop
+
+    async def close(self) -> None:
+        """Close connections; may be called twice."""
+        client, self._client = self._client, None
+        if client is not None and self._loop is asyncio.get_running_loop():
+            await client.aclose()
+
+
+def _read_key(variable: str | None, section: str) -> str | None:
+    if variable is None:
+        return None
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise ConfigError(
+            f"{section}.api_key_env names the environment variable {variable}, which is not set; set it, or leave "
+            "api_key_env out if the endpoint needs no key"
+        )
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigError(
+            f"the key in the environment variable {variable} has characters that no HTTP header can carry; "
+            "set it to the key alone"
+        )
+    return key

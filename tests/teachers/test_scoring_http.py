@@ -1,0 +1,233 @@
+"""The HTTP scoring teacher against servers that return prompt log-probs, in two dialects, well and badly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from turnpoint.config import ConfigError
+from turnpoint.methods.opd import OPDSettings
+from turnpoint.methods.stride import StrideSettings
+from turnpoint.prompts import ChatRenderer, Prompter, PromptSettings
+from turnpoint.teachers import TeacherError, TeacherFailure
+from turnpoint.teachers.scoring import Student, scoring_registry
+from turnpoint.teachers.scoring.http import HttpScoring, HttpScoringSettings
+from turnpoint.testing import FakeEndpoint, Request, Scripted, toy_suite
+from turnpoint.testing.harness import make_rollouts, random_agent
+from turnpoint.testing.scripted_policy import CharTokenizer, ScriptedPolicy
+
+TOKENIZER = CharTokenizer()
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def model(ids: Sequence[int]) -> list[float]:
+    """A causal model: log-prob of each token given those before it, the last token included."""
+    sums = np.cumsum(np.asarray(ids, dtype=np.int64) * 7919)
+    return [-float(s % 300) / 100 - 0.01 for s in sums]
+
+
+def server(
+    dialect: str = "echo",
+    *,
+    zero_tokens: bool = True,
+    cut: Callable[[str], list[int]] = TOKENIZER.encode,
+    shift: int = 0,
+    short: int = 0,
+    text: bool = True,
+) -> Callable[[Request], Scripted]:
+    """A completions server; it ignores what is not of its dialect, as real ones do."""
+
+    def serve(request: Request) -> Scripted:
+        body, prompt = request.body, request.body["prompt"]
+        if isinstance(prompt, str) and not text:
+            return Scripted("prompt must be token ids", status=400)
+        ids = cut(prompt) if isinstance(prompt, str) else prompt
+        if body["max_tokens"] == 0 and not zero_tokens:
+            return Scripted("max_tokens must be at least 1", status=400)
+        generated = [-0.5] * body["max_tokens"]
+        values: list[float | None] = [None, *model(ids)[1 + shift :], *[-0.1] * shift]
+        values = values[: len(values) - short]
+        choice: dict[str, Any] = {"index": 0, "text": "", "finish_reason": "length"}
+        if dialect == "prompt_logprobs" and body.get("prompt_logprobs") is not None:
+            named = ids[shift:] + ids[:shift]
+            choice["prompt_logprobs"] = [
+                None if v is None else {str(i): {"logprob": v, "rank": 3}, "1": {"logprob": -0.2, "rank": 1}}
+                for i, v in zip(named, values, strict=False)
+            ]
+        if dialect == "echo" and body.get("echo"):
+            choice["logprobs"] = {
+                "token_logprobs": values + generated,
+                "tokens": [chr(i) for i in ids] + ["?"] * len(generated),
+            }
+        return Scripted(body={"object": "text_completion", "choices": [choice]})
+
+    return serve
+
+
+def build(endpoint: FakeEndpoint, **settings: Any) -> HttpScoring:
+    data = {"base_url": endpoint.url, "model": "fake-model", "backoff": 0.01, "timeout": 5.0} | settings
+    return HttpScoring(HttpScoringSettings.model_validate(data), TOKENIZER)
+
+
+def check(script: Any, **settings: Any) -> HttpScoring:
+    with FakeEndpoint(script) as endpoint:
+        teacher = build(endpoint, **settings)
+        asyncio.run(teacher.check())
+        return teacher
+
+
+@pytest.mark.parametrize(
+    ("script", "way"),
+    [
+        (server("prompt_logprobs"), ("prompt_logprobs", 1)),
+        (server("echo"), ("echo", 0)),
+        (server("echo", zero_tokens=False), ("echo", 1)),
+    ],
+)
+def test_the_way_a_server_answers_is_found(script, way) -> None:
+    ask = check(script)._ask
+    assert (ask.dialect, ask.max_tokens) == way
+
+
+@pytest.mark.parametrize(
+    ("script", "settings", "message"),
+    [
+        (server("none"), {}, "returns no log-probs of prompt tokens"),
+        (server("echo"), {"dialect": "prompt_logprobs"}, "returns no log-probs"),
+        (server("echo", short=2), {}, "log-probs came back for"),
+        (server("echo", shift=1), {}, "do not lie where their tokens lie"),
+        (server("prompt_logprobs", shift=1), {}, "has no log-prob of token"),
+        (server(cut=lambda text: [len(w) for w in text.split(" ")]), {}, "another tokenizer"),
+        (server(cut=lambda text: [ord(c) + 1 for c in text]), {}, "another tokenizer"),
+        (server("prompt_logprobs", cut=lambda text: [ord(c) + 1 for c in text]), {}, "another tokenizer"),
+        (server(text=False), {}, r"set scoring\.tokenizer"),
+        (server(), {"model": "fake-modle"}, r"scoring\.model is 'fake-modle'.*did you mean"),
+        ([Scripted("closed", status=401)], {}, "returns no log-probs.*closed"),
+        ([Scripted("down", status=503)], {"retries": 1}, "does not work.*down"),
+    ],
+)
+def test_what_a_server_lacks_is_said_before_the_run(script, settings, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check(script, **settings)
+
+
+def episodes_of(teacher: Any, settings: Any, **changes: Any):
+    """One step of a method with this teacher."""
+    from turnpoint.methods import Teachers
+
+    suite = toy_suite(max_turns=4)
+    rollouts, scorer = make_rollouts(suite, ScriptedPolicy(random_agent()))
+    method, teachers = settings.build(), Teachers(scoring={"": teacher})
+
+    async def go():
+        await teacher.check()
+        groups = await method.collect(suite.tasks("train")[:2], rollouts, teachers)
+        rows = await method.credit(groups, scorer, teachers)
+        await teacher.close()
+        return groups, rows
+
+    groups, rows = asyncio.run(go())
+    return [e for g in groups for e in g.episodes], rows, method.tally.take()
+
+
+@pytest.mark.parametrize("dialect", ["prompt_logprobs", "echo"])
+def test_scores_lie_where_the_tokens_lie(dialect) -> None:
+    with FakeEndpoint(server(dialect)) as endpoint:
+        episodes, rows, _ = episodes_of(build(endpoint), OPDSettings())
+    assert rows
+    for row in rows:
+        expected = model([*row.prompt_ids, *row.response_ids])[len(row.prompt_ids) :]
+        np.testing.assert_allclose(row.advantages, np.array(expected) - row.old_logprobs, atol=1e-12)
+
+
+def scoring_requests(endpoint: FakeEndpoint) -> list[Request]:
+    """Requests beyond those of the check (which are shorter than any prompt)."""
+    return [r for r in endpoint.requests if len(r.body["prompt"]) > 200]
+
+
+def test_an_episode_is_sent_once_and_with_early_stopping_once_per_turn() -> None:
+    with FakeEndpoint(server()) as endpoint:
+        episodes, _, _ = episodes_of(build(endpoint), OPDSettings())
+        assert len(scoring_requests(endpoint)) == len(episodes)
+    with FakeEndpoint(server()) as endpoint:
+        settings = StrideSettings(stop={"lambda": -1e6}, restart=None)
+        episodes, _, tally = episodes_of(build(endpoint), settings)
+        assert len(scoring_requests(endpoint)) == sum(len(e.turns) for e in episodes)
+        assert tally["scored_tokens"] == sum(e.generated_tokens for e in episodes)
+
+
+def test_trouble_is_retried_and_then_typed() -> None:
+    good, calls = server(), []
+
+    def flaky(request: Request) -> Scripted:
+        calls.append(request)
+        return Scripted("busy", status=503) if len(calls) % 2 else good(request)
+
+    with FakeEndpoint(flaky) as endpoint:
+        teacher = build(endpoint)
+        episodes, rows, tally = episodes_of(teacher, OPDSettings())
+        assert rows
+        assert teacher.metrics()["retries"] == len(calls) / 2
+        assert not teacher.counters.failures
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (Scripted("too long", status=400), TeacherFailure.REFUSED),
+        (Scripted(behaviour="hang"), TeacherFailure.TIME_OUT),
+        (Scripted(behaviour="garbage"), TeacherFailure.UNPARSABLE),
+        (
+            Scripted(body={"choices": [{"logprobs": {"token_logprobs": [None, -1.0]}}]}),
+            TeacherFailure.UNPARSABLE,
+        ),
+    ],
+)
+def test_lasting_failures_cost_the_turns_and_name_them(answer, reason) -> None:
+    good = server()
+
+    def fails_later(request: Request) -> Scripted:
+        return answer if len(request.body["prompt"]) > 200 else good(request)
+
+    with FakeEndpoint(fails_later) as endpoint:
+        teacher = build(endpoint, retries=0, timeout=0.5)
+        episodes, rows, tally = episodes_of(teacher, OPDSettings())
+        assert rows == []
+        assert tally[f"teacher_failures/{reason}"] == len(episodes)
+        assert teacher.metrics()[f"failures/{reason}"] == len(episodes)
+
+        async def once():
+            return await teacher.score(episodes[0], episodes[0].turns[:1])
+
+        with pytest.raises(TeacherError, match=rf"episode {episodes[0].id}, turn 0"):
+            asyncio.run(once())
+
+
+def test_too_long_episodes_are_not_sent() -> None:
+    with FakeEndpoint(server()) as endpoint:
+        episodes, rows, tally = episodes_of(build(endpoint, context_length=210), OPDSettings())
+        assert tally["teacher_failures/budget"] == len(episodes)
+        assert scoring_requests(endpoint) == []
+
+
+def test_settings() -> None:
+    suite = toy_suite()
+    policy = ScriptedPolicy(random_agent())
+    student = Student(
+        policy, Prompter(PromptSettings(), suite.instructions), ChatRenderer(policy.tokenizer), suite
+    )
+    data = {"kind": "http", "base_url": "http://localhost:1/v1", "model": "m"}
+    assert isinstance(scoring_registry.parse(data).build(student), HttpScoring)
+    for wrong in ({"base_url": "localhost"}, {"extra_body": {"echo": False}}, {"dialekt": "echo"}):
+        with pytest.raises(ValueError):
+            scoring_registry.parse(data | wrong)
+    with pytest.raises(ConfigError, match=r"scoring\.shop\.api_key_env"):
+        scoring_registry.parse(data | {"api_key_env": "NO_SUCH_KEY_HERE"}).build(student, "scoring.shop")
