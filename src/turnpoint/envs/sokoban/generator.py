@@ -3,49 +3,47 @@
 from __future__ import annotations
 
 import random
+from itertools import islice
 
 from turnpoint.envs.protocol import EnvDataError
 from turnpoint.envs.seeded import split_of
-from turnpoint.envs.sokoban.level import BOX, FLOOR, PLAYER, TARGET, WALL, Level, parse_level
+from turnpoint.envs.sokoban.level import Level, draw, neighbours, parse_level
 from turnpoint.envs.sokoban.settings import SokobanSettings
-from turnpoint.envs.sokoban.solver import Solver
+from turnpoint.envs.sokoban.solver import solvable, unpack
 
 GENERATOR_VERSION = 1
 """Raised whenever a seed gives another level."""
-_MOST_DRAWS = 20_000
+_MOST_ROOMS = 2_000
 
 
 def draw_level(settings: SokobanSettings, split: str, seed: int) -> tuple[Level, int]:
     """Level of a seed, and the moves of its shortest solution.
 
-    Raises ``EnvDataError`` if thousands of draws gave no level that the settings allow.
+    The length of the solution is drawn first, each with the same chance, then rooms with targets until one has
+    states of that length, then one of these. Raises ``EnvDataError`` if thousands of rooms have none.
     """
     # A text seeds by its bytes, so that every process draws the same; hash() would not.
-    draw = random.Random(f"sokoban {GENERATOR_VERSION}/{settings.level_seed}/{split}/{seed}")
-    least, most = settings.solution_moves
-    for _ in range(_MOST_DRAWS):
-        rows = _draw_rows(settings, draw)
-        if split_of("\n".join(rows)) != split:
-            continue
-        level = parse_level(rows)
-        moves = Solver(level).moves(level.player, level.boxes)
-        if moves is not None and least <= moves <= most:
-            return level, moves
+    rng = random.Random(f"sokoban {GENERATOR_VERSION}/{settings.level_seed}/{split}/{seed}")
+    moves = rng.randint(*settings.solution_moves)
+    for _ in range(_MOST_ROOMS):
+        rows = _draw_room(settings, rng, moves)
+        if rows is not None and split_of("\n".join(rows)) == split:
+            return parse_level(rows), moves
     raise EnvDataError(
-        f"sokoban: {_MOST_DRAWS} draws of a {settings.rows} x {settings.columns} level with {settings.boxes} boxes "
-        f"gave none that is solved in {least} to {most} moves; widen solution_moves, or change size or inner_walls"
+        f"sokoban: {_MOST_ROOMS} rooms of {settings.rows} x {settings.columns} with {settings.boxes} boxes had no "
+        f"level that takes {moves} moves; lower solution_moves, or change the size or inner_walls"
     )
 
 
-def _draw_rows(settings: SokobanSettings, draw: random.Random) -> list[str]:
-    rows, columns, boxes = settings.rows, settings.columns, settings.boxes
-    inner = [(r, c) for r in range(1, rows - 1) for c in range(1, columns - 1)]
-    walls = draw.randint(*settings.inner_walls)
-    places = draw.sample(inner, walls + 2 * boxes + 1)
-    grid = [[WALL] * columns for _ in range(rows)]
-    for row, column in inner:
-        grid[row][column] = FLOOR
-    symbols = [PLAYER, *[BOX] * boxes, *[TARGET] * boxes, *[WALL] * walls]
-    for (row, column), symbol in zip(places, symbols, strict=True):
-        grid[row][column] = symbol
-    return ["".join(row) for row in grid]
+def _draw_room(settings: SokobanSettings, rng: random.Random, moves: int) -> list[str] | None:
+    """Rows of a random room with a state ``moves`` from its end, no box placed yet; None if it has none."""
+    inner = [(r, c) for r in range(1, settings.rows - 1) for c in range(1, settings.columns - 1)]
+    walls = set(rng.sample(inner, rng.randint(*settings.inner_walls)))
+    cells = tuple(cell for cell in inner if cell not in walls)
+    targets = sum(1 << cell for cell in rng.sample(range(len(cells)), settings.boxes))
+    layer = next(islice(solvable(neighbours(cells), targets), moves, None), [])
+    states = [state for state in layer if not unpack(state)[1] & targets]
+    if not states:
+        return None
+    player, boxes = unpack(rng.choice(states))
+    return draw(settings.rows, settings.columns, cells, player, boxes, targets)

@@ -37,11 +37,15 @@ class Level:
     @cached_property
     def next(self) -> tuple[tuple[int, ...], ...]:
         """Cell reached from a cell by each move, -1 for a wall or the edge: ``next[cell][move]``."""
-        number = {cell: i for i, cell in enumerate(self.cells)}
-        return tuple(
-            tuple(number.get((row + down, column + right), -1) for down, right in STEPS)
-            for row, column in self.cells
-        )
+        return neighbours(self.cells)
+
+
+def neighbours(cells: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
+    """For each of ``cells`` the number of the cell that each move leads to; -1 if it is not one of them."""
+    number = {cell: i for i, cell in enumerate(cells)}
+    return tuple(
+        tuple(number.get((row + down, column + right), -1) for down, right in STEPS) for row, column in cells
+    )
 
 
 def parse_level(rows: Sequence[str]) -> Level:
@@ -70,11 +74,13 @@ def parse_level(rows: Sequence[str]) -> Level:
     return Level(tuple(rows), tuple(cells), targets, boxes, players[0])
 
 
-def draw(level: Level, player: int, boxes: int) -> list[str]:
-    """Rows of the level with the player and boxes where they are now, in the symbols of ``parse_level``."""
-    grid = [[WALL] * len(row) for row in level.rows]
-    for cell, (row, column) in enumerate(level.cells):
-        target = bool(level.targets >> cell & 1)
+def draw(
+    rows: int, columns: int, cells: Sequence[tuple[int, int]], player: int, boxes: int, targets: int
+) -> list[str]:
+    """Rows of a level in the symbols of ``parse_level``; all but ``cells`` is wall."""
+    grid = [[WALL] * columns for _ in range(rows)]
+    for cell, (row, column) in enumerate(cells):
+        target = bool(targets >> cell & 1)
         if boxes >> cell & 1:
             symbol = PLACED if target else BOX
         elif cell == player:

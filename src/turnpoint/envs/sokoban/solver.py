@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import comb
 
 from turnpoint.envs.sokoban.level import Level, LevelError
+
+Neighbours = Sequence[Sequence[int]]
 
 MOST_STATES = 300_000
 """Largest number of states that is searched: about two seconds and 30 MB."""
@@ -34,8 +37,9 @@ class Solver:
             raise LevelError(
                 f"it has {states} states and at most {MOST_STATES} can be searched; use fewer boxes or cells"
             )
-        self.level = level
-        self._moves = _search(level)
+        self._moves = {
+            state: moves for moves, layer in enumerate(solvable(level.next, level.targets)) for state in layer
+        }
 
     def moves(self, player: int, boxes: int) -> int | None:
         """Least number of moves that put every box on a target; None if nothing does."""
@@ -47,44 +51,50 @@ class Solver:
         return len(self._moves)
 
 
-def _search(level: Level) -> dict[int, int]:
-    """Breadth first over predecessors: the player steps back, with or without pulling the box before him."""
-    ways = _ways_back(level)
-    layer = [level.targets << _BITS | p for p in range(len(level.cells)) if not level.targets >> p & 1]
-    found = dict.fromkeys(layer, 0)
-    distance = 0
+def solvable(around: Neighbours, targets: int) -> Iterator[list[int]]:
+    """Layers of packed states (see ``unpack``) that are 0, 1, 2, … moves from a solution, in a fixed order.
+
+    Breadth first over predecessors: the player steps back, with or without pulling the box before him.
+    ``around[cell][move]`` is the cell reached by a move, -1 for none; ``targets`` is a set of cells.
+    """
+    ways = _ways_back(around)
+    layer = [targets << _BITS | player for player in range(len(around)) if not targets >> player & 1]
+    found = set(layer)
     while layer:
-        distance += 1
+        yield layer
         following = []
         for state in layer:
             boxes = state >> _BITS
-            for back, back_bit, pull in ways[state & _PLAYER]:
+            for back, back_bit, box, pulled in ways[state & _PLAYER]:
                 if boxes & back_bit:
                     continue
                 before = boxes << _BITS | back
                 if before not in found:
-                    found[before] = distance
+                    found.add(before)
                     following.append(before)
-                if boxes & pull[0]:
-                    before = (boxes ^ pull[1]) << _BITS | back
+                if boxes & box:
+                    before = (boxes ^ pulled) << _BITS | back
                     if before not in found:
-                        found[before] = distance
+                        found.add(before)
                         following.append(before)
         layer = following
-    return found
 
 
-def _ways_back(level: Level) -> list[list[tuple[int, int, tuple[int, int]]]]:
-    """For every cell of the player, by direction of the move that led there: the cell before and its bit, and
-    of the box that the move may have pushed the bit after it and the bits that change."""
+def unpack(state: int) -> tuple[int, int]:
+    """Cell of the player and set of the boxes."""
+    return state & _PLAYER, state >> _BITS
+
+
+def _ways_back(around: Neighbours) -> list[list[tuple[int, int, int, int]]]:
+    """For every cell of the player and every move that can have led there: the cell before, its bit, the bit of
+    a box that the move may have pushed, and the bits that change when it is pulled back."""
     ways = []
-    for cell, around in enumerate(level.next):
+    for cell, near in enumerate(around):
         here = []
-        for move, ahead in enumerate(around):
-            back = around[move ^ 1]  # moves come in opposite pairs: up down, left right
-            if back < 0:
-                continue
-            pull = (1 << ahead, 1 << ahead | 1 << cell) if ahead >= 0 else (0, 0)
-            here.append((back, 1 << back, pull))
+        for move, ahead in enumerate(near):
+            back = near[move ^ 1]  # moves come in opposite pairs: up down, left right
+            if back >= 0:
+                box = 1 << ahead if ahead >= 0 else 0
+                here.append((back, 1 << back, box, box | 1 << cell))
         ways.append(here)
     return ways

@@ -66,8 +66,9 @@ def _why_lost(game: Game, state: State) -> str:
 
 def show(game: Game, state: State, said: str) -> str:
     """The observation: ``said``, the grid, and what the settings add to it."""
-    settings, lines = game.settings, [said]
-    for row in draw(game.level, state.player, state.boxes):
+    settings, level, lines = game.settings, game.level, [said]
+    size = len(level.rows), len(level.rows[0])
+    for row in draw(*size, level.cells, state.player, state.boxes, level.targets):
         text = " ".join(row)
         lines.append(text if settings.ascii else text.replace(PLACED, PLACED_SIGN))
     if settings.coordinates:
