@@ -17,6 +17,7 @@ from turnpoint.records import (
     StopReason,
     Task,
     Turn,
+    chains_of,
 )
 from turnpoint.testing.harness import random_agent
 from turnpoint.testing.scripted_policy import Script
@@ -102,3 +103,15 @@ def worked_chains(*, k0: int = 1, k1: int = 2) -> list[Episode]:
 
 def group_of(episodes: Sequence[Episode]) -> Group:
     return Group(TASK, list(episodes))
+
+
+def conserved(played) -> bool:
+    """Whether every sampled token is in a row or was dropped by name."""
+    in_rows = sum(len(row.response_ids) for row in played.rows)
+    dropped = sum(value for name, value in played.tally.items() if name.startswith("dropped_tokens/"))
+    return in_rows + dropped == played.sampled
+
+
+def chains(played) -> list[list[Episode]]:
+    """All chains of a step."""
+    return [chain for group in played.groups for chain in chains_of(group.episodes)]

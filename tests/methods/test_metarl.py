@@ -90,7 +90,7 @@ def test_it_needs_no_restorable_states(play) -> None:
 
 
 def test_one_attempt_is_gigpo_bit_for_bit(play) -> None:
-    suite = toy_suite(rooms=2, max_turns=25)
+    suite = toy_suite(rooms=2, max_turns=14)
     ours = play(MetaRLSettings(group=6, attempts=1), suite=suite)
     gigpo = play(GiGPOSettings(group=6, invalid_penalty=0.5), suite=suite)
     assert any(row.advantages.any() for row in ours.rows)
