@@ -225,6 +225,12 @@ def test_the_compact_wording_has_a_closed_vocabulary(history) -> None:
     assert words([*(m.content.replace("hm", "") for m in asked), answer]) - known <= {"51"}
 
 
+def test_a_standalone_question_is_the_window_form() -> None:
+    chat, window = prompter(), prompter(history=1)
+    episode = failed(chat, 3)
+    assert reflection_messages(chat, episode, standalone=True) == reflection_messages(window, episode)
+
+
 def test_an_attempt_without_turns_has_nothing_to_reflect_on() -> None:
     with pytest.raises(ValueError, match="no turn to reflect on"):
         reflection_messages(prompter(), failed(prompter(), 0))

@@ -69,12 +69,15 @@ def reflection_reply(pivot: int | None, remark: str) -> str:
     return f"{named}<remark>{remark}</remark>"
 
 
-def reflection_messages(prompter: Prompter, episode: Episode, *, pivot: bool = True) -> tuple[Message, ...]:
+def reflection_messages(
+    prompter: Prompter, episode: Episode, *, pivot: bool = True, standalone: bool = False
+) -> tuple[Message, ...]:
     """Ask the policy for a reflection on its failed ``episode``, which has at least one turn.
 
     With chat history the question is one more user message of the attempt's conversation, so its prompt
-    extends the attempt's tokens; with a window it is a message of its own that shows the whole trajectory.
-    Without ``pivot`` only a remark is asked for (full restarts). Raises ``ValueError`` for no turn.
+    extends the attempt's tokens. With a window, or if ``standalone``, it is a message of its own that shows the
+    whole trajectory without admissible actions, and so is shorter than the conversation. Without ``pivot`` only
+    a remark is asked for (full restarts). Raises ``ValueError`` for no turn.
     """
     if not episode.turns:
         raise ValueError(f"episode {episode.id} has no turn to reflect on")
@@ -82,7 +85,7 @@ def reflection_messages(prompter: Prompter, episode: Episode, *, pivot: bool = T
     compact, last = prompter.settings.compact, episode.turns[-1]
     shown = episode.final_observation.text.strip() if episode.final_observation is not None else ""
     ask = _compact_ask(pivot) if compact else _full_ask(prompter, len(episode.turns), pivot)
-    if prompter.settings.history == "chat":
+    if prompter.settings.history == "chat" and not standalone:
         asked = prompter.messages(episode.task, episode.turns[:-1], last.observation, remarks=remarks)
         content = last.response or prompter.reply(last.executed)
         answered = Message("assistant", content, last.response_ids or None)
