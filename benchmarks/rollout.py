@@ -1,6 +1,6 @@
 """Rollout speed: sessions over a key-value pool against ``generate`` called turn by turn.
 
-    python benchmarks/rollout.py --episodes 32 --turns 12
+    python -m benchmarks.rollout --episodes 32 --turns 12
 
 Both sides play the same multi-turn episodes with the same untrained Qwen3 model in one process, in alternating
 rounds: every turn adds an observation of random tokens and samples an action of fixed length, so both do the

@@ -1,6 +1,6 @@
 """Update speed: rows of an episode merged into one sequence against one sequence per turn.
 
-    python benchmarks/update.py --episodes 16 --turns 15
+    python -m benchmarks.update --episodes 16 --turns 15
 
 Every turn's prompt holds the full history, so a row per turn computes the first turns again and again. Both
 sides take the same rows of random tokens on the same untrained Qwen3 model, in alternating rounds, and must
@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
-from rollout import Shape, build_model, observations
 
+from benchmarks.rollout import Shape, build_model, observations
 from turnpoint.policy import ScoreRequest
 from turnpoint.policy.local.network import Network
 from turnpoint.policy.local.optim import Stepper
