@@ -65,18 +65,30 @@ class PivotRLSettings(MethodSettings):
                 f"method.reward is {self.reward}, which brings recorded states back and asks the oracle, but this "
                 "environment has no oracle or is not deterministic; set method.reward to action"
             )
+        self.read()
+
+    def read(self) -> list[Episode]:
+        """The recorded episodes; raises ``ConfigError`` if the file holds none of use."""
+        return read_recorded(self.episodes, "method.episodes", solved_only=self.solved_only)
 
     def build(self) -> PivotRL:
-        return PivotRL(self, read_recorded(self.episodes, "method.episodes", solved_only=self.solved_only))
+        return PivotRL(self)
 
 
 class PivotRL(Stateless):
     """See the module text."""
 
-    def __init__(self, settings: PivotRLSettings, recorded: Sequence[Episode]) -> None:
+    def __init__(self, settings: PivotRLSettings) -> None:
         self.settings = settings
-        self.recorded = recorded
         self.tally = Tally()
+        self._recorded: list[Episode] | None = None
+
+    @property
+    def recorded(self) -> list[Episode]:
+        """Recorded episodes, read when they are first needed: evaluation does without the file."""
+        if self._recorded is None:
+            self._recorded = self.settings.read()
+        return self._recorded
 
     async def collect(self, tasks: Sequence[Task], rollouts: Rollouts, teachers: Teachers) -> list[Group]:
         """G answers at each turn of as many recorded episodes as the step has tasks; a group is one turn."""

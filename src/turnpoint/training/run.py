@@ -82,7 +82,13 @@ def build_run(config: RunConfig, folder: Path, *, training: bool = True) -> Run:
     )  # fmt: skip
     if config.teacher is not None:
         run.teachers.naming = config.teacher.build(suite, run.complete)
+    config.method.check_backend(config.policy, policy.capabilities, config.prompt)
     if training:
+        if config.train.steps and not config.method.trains:
+            raise ConfigError(
+                f"method '{config.method.kind}' only prompts the policy, but train.steps is {config.train.steps}; set "
+                "train.steps=0, or use turnpoint eval"
+            )
         add_scoring(run)
         config.method.check(suite.capabilities, run.teachers)
     for split, needed in (
@@ -103,7 +109,7 @@ def add_scoring(run: Run) -> None:
     if config.scoring and not config.method.asks_scoring:
         raise ConfigError(
             f"scoring is set, but method '{config.method.kind}' with these settings asks no scoring teacher; remove "
-            "scoring, or choose a method that distils from one (opd, stride, fast_opd, tcod, turnopd)"
+            "scoring, or choose a method that distils from one (opd, sod, stride, fast_opd, tcod, turnopd)"
         )
     student = Student(run.policy, run.prompter, run.renderer, run.suite)
     teachers = {}

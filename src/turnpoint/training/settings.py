@@ -25,6 +25,7 @@ from turnpoint.prompts import PromptSettings
 from turnpoint.rollouts import RolloutSettings
 from turnpoint.teachers.registry import TeacherSettings, teacher_registry
 from turnpoint.teachers.scoring import ScoringTeacherSettings, scoring_registry
+from turnpoint.training.defaults import with_method_defaults
 
 
 class TrainSettings(Settings):
@@ -123,9 +124,12 @@ class RunConfig(Settings):
 
 
 def load_run_config(path: Path | str | dict[str, Any], overrides: list[str] | None = None) -> RunConfig:
-    """Read a recipe, apply dotted overrides, validate. Raises ``ConfigError`` with all faults, one a line."""
+    """Read a recipe, apply dotted overrides over it and the method's defaults under it, validate.
+
+    Raises ``ConfigError`` with all faults, one a line.
+    """
     data = dict(path) if isinstance(path, dict) else load_yaml(Path(path))
     try:
-        return RunConfig.model_validate(apply_overrides(data, overrides or []))
+        return RunConfig.model_validate(with_method_defaults(apply_overrides(data, overrides or [])))
     except ValidationError as error:
         raise ConfigError(explain(error)) from error
