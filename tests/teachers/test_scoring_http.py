@@ -141,7 +141,7 @@ def episodes_of(teacher: Any, settings: Any, **changes: Any):
 @pytest.mark.parametrize("dialect", ["prompt_logprobs", "echo"])
 def test_scores_lie_where_the_tokens_lie(dialect) -> None:
     with FakeEndpoint(server(dialect)) as endpoint:
-        episodes, rows, _ = episodes_of(build(endpoint), OPDSettings())
+        _, rows, _ = episodes_of(build(endpoint), OPDSettings())
     assert rows
     for row in rows:
         expected = model([*row.prompt_ids, *row.response_ids])[len(row.prompt_ids) :]
@@ -173,7 +173,7 @@ def test_trouble_is_retried_and_then_typed() -> None:
 
     with FakeEndpoint(flaky) as endpoint:
         teacher = build(endpoint)
-        episodes, rows, tally = episodes_of(teacher, OPDSettings())
+        _, rows, _ = episodes_of(teacher, OPDSettings())
         assert rows
         assert teacher.metrics()["retries"] == len(calls) / 2
         assert not teacher.counters.failures
@@ -213,7 +213,7 @@ def test_lasting_failures_cost_the_turns_and_name_them(answer, reason) -> None:
 
 def test_too_long_episodes_are_not_sent() -> None:
     with FakeEndpoint(server()) as endpoint:
-        episodes, rows, tally = episodes_of(build(endpoint, context_length=210), OPDSettings())
+        episodes, _, tally = episodes_of(build(endpoint, context_length=210), OPDSettings())
         assert tally["teacher_failures/budget"] == len(episodes)
         assert scoring_requests(endpoint) == []
 

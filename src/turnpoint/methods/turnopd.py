@@ -88,8 +88,7 @@ class TurnOPD:
         """Capped rollouts; in a probing step un-capped ones."""
         s, step = self.settings, rollouts.step
         self._alpha = linear_alpha(step, s.blend_steps)
-        late = step - s.warmup_steps
-        self._probing = self._depth is None or late < 0 or late % s.probe_every == 0
+        self._probing = self._depth is None or step < s.warmup_steps or step % s.probe_every == 0
         cap = None if self._probing else self.cap
         self.tally.mean("depth_cap", rollouts.max_turns if cap is None else min(cap, rollouts.max_turns))
         self.tally.mean("turn_weight_alpha", self._alpha)
