@@ -84,19 +84,3 @@ def test_evaluation_leaves_no_trace_in_training(tmp_path, make_run, kind) -> Non
     three, records = trained(tmp_path / "b", "eval.attempts=3")
     assert one == three
     assert all("success_at" in r for r in records if r["kind"] == "eval")
-
-
-def test_recomputed_log_probs_cover_reflections(tmp_path, make_run) -> None:
-    def rows(folder, *overrides):
-        run = run_with(make_run, folder, [*method("pivoarl"), "train.steps=1", *overrides])
-        if overrides:
-            scored = run.policy.logprobs
-            run.policy.logprobs = lambda requests, which="live": [0.5 * values for values in scored(requests)]
-        asyncio.run(Trainer(run, View()).train())
-        return run.policy.updates[0]
-
-    plain, again = rows(tmp_path / "a"), rows(tmp_path / "b", "train.recompute_old_logprobs=true")
-    reflections = [(a, b) for a, b in zip(plain, again, strict=True) if a.kind == "reflect"]
-    assert reflections
-    for a, b in reflections:
-        assert b.old_logprobs == pytest.approx(a.old_logprobs * 0.5)
