@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from turnpoint.cli import envs, evaluate, methods, recipes, recover, resume, sft, train
+from turnpoint.cli import envs, evaluate, inspect, methods, recipes, recover, resume, sft, train
 
 app = typer.Typer(
     name="turnpoint",
@@ -19,6 +19,7 @@ app.command("resume")(resume.resume)
 app.command("eval")(evaluate.evaluate)
 app.command("recover")(recover.recover)
 app.command("sft")(sft.sft)
+app.command("inspect")(inspect.inspect)
 app.add_typer(envs.app, name="envs")
 app.command("methods")(methods.methods)
 app.command("recipes")(recipes.recipes)

@@ -87,10 +87,11 @@ def turn_tokens(turn: Turn, texts: TokenTexts | None) -> Sequence[str]:
     if texts is not None:
         return [texts.text(token) for token in ids]
     if len(turn.response) in (len(ids), len(ids) - 1) and _are_characters(ids, turn.response):
-        characters = [visible(character) for character in turn.response]
+        shown = visible(turn.response)
+        characters = list(shown) if shown == turn.response else [visible(c) for c in turn.response]
         return [*characters, *(["⟨end⟩"] if len(ids) > len(characters) else [])]
     return [f"#{token}" for token in ids]
 
 
 def _are_characters(ids: Sequence[int], text: str) -> bool:
-    return all(token == ord(character) for token, character in zip(ids, text, strict=False))
+    return tuple(ids[: len(text)]) == tuple(map(ord, text))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from turnpoint.inspector.prompts import prompt_view
+from turnpoint.inspector.signals import mean_advantage, teacher_gap, terms_of, token_signals, why_untrained
 from turnpoint.inspector.text import clip, clip_note
 from turnpoint.inspector.tokens import TokenTexts, turn_tokens
 from turnpoint.pivots import oracle_pivots
@@ -29,16 +31,18 @@ class Limits:
     """Turns of an episode."""
     actions: int = 12
     """Gold actions of a turn."""
+    prompts: bool = False
+    """Whether the prompt of every turn is shown."""
 
 
 def episode_view(episode: Episode, limits: Limits, texts: TokenTexts | None = None) -> Json:
     """Everything a page shows of an episode."""
     shown = episode.turns[: limits.turns]
-    fork = episode.forked_from
+    credited = any("advantage" in turn.scores for turn in shown)
+    before = [None, *shown]
     return _lean(
         {
             **summary_view(episode, limits),
-            "fork": [fork.episode, fork.turn] if fork else None,
             "remarks": [clip_note(remark, limits.line) for remark in episode.attempt.remarks],
             "instruction": clip_note(episode.task.instruction, limits.line),
             "seed": episode.task.seed,
@@ -48,7 +52,11 @@ def episode_view(episode: Episode, limits: Limits, texts: TokenTexts | None = No
             "seconds": _number(episode.seconds),
             "named": [_pivot_view(pivot, limits) for pivot in episode.pivots],
             "cutTurns": len(episode.turns) - len(shown),
-            "turns": [_turn_view(turn, limits, texts) for turn in shown],
+            "turns": [
+                _turn_view(turn, limits, texts, credited=credited)
+                | (prompt_view(turn, last, texts, limits.text) if limits.prompts else {})
+                for turn, last in zip(shown, before, strict=False)
+            ],
             "final": _clipped(episode.final_observation.text, limits.text)
             if episode.final_observation
             else None,
@@ -59,13 +67,14 @@ def episode_view(episode: Episode, limits: Limits, texts: TokenTexts | None = No
 def summary_view(episode: Episode, limits: Limits) -> Json:
     """What a list shows of an episode: a number for each turn to colour by, and the marks."""
     turns = episode.turns[: limits.turns]
-    known = episode.distances_known
+    known, fork = episode.distances_known, episode.forked_from
     return _lean(
         {
             "id": clip_note(episode.id, limits.line),
             "task": clip_note(episode.task.id, limits.line),
             "type": clip_note(episode.task.type, limits.line),
             "kind": episode.kind.value,
+            "fork": [clip_note(fork.episode, limits.line), fork.turn] if fork else None,
             "stop": episode.stop.value if episode.stop else None,
             "success": episode.success,
             "step": episode.step,
@@ -77,12 +86,13 @@ def summary_view(episode: Episode, limits: Limits) -> Json:
             "invalid": [turn.index for turn in turns if not turn.valid],
             "reused": sum(turn.reused for turn in turns),
             "distances": [*(t.distance for t in turns), episode.final_distance] if known else [],
-            "advantages": _advantages(turns),
+            "advantages": _per_turn(turns, mean_advantage),
+            "gaps": _per_turn(turns, teacher_gap),
         }
     )
 
 
-def _turn_view(turn: Turn, limits: Limits, texts: TokenTexts | None) -> Json:
+def _turn_view(turn: Turn, limits: Limits, texts: TokenTexts | None, *, credited: bool) -> Json:
     return _lean(
         {
             "obs": _clipped(turn.observation.text, limits.text),
@@ -101,6 +111,7 @@ def _turn_view(turn: Turn, limits: Limits, texts: TokenTexts | None) -> Json:
             "truncated": turn.truncated,
             "reused": turn.reused,
             "done": turn.done,
+            "untrained": why_untrained(turn, credited=credited),
             "ntokens": len(turn.response_ids),
             **_token_view(turn, limits, texts),
         }
@@ -109,39 +120,34 @@ def _turn_view(turn: Turn, limits: Limits, texts: TokenTexts | None) -> Json:
 
 def _token_view(turn: Turn, limits: Limits, texts: TokenTexts | None) -> Json:
     """Token texts and every per-token signal of the right length; nothing without signals."""
-    ids = turn.response_ids
-    signals = {clip_note(n, 60): v for n, v in turn.scores.items() if len(v) == len(ids) and len(ids)}
+    signals = token_signals(turn)
     if not signals:
         return {}
-    if turn.logprobs:
-        signals["logprob"] = turn.logprobs
     return {
         "tokens": [token[:200] for token in turn_tokens(turn, texts)[: limits.tokens]],
-        "signals": {name: _series(values[: limits.tokens]) for name, values in signals.items()},
+        "signals": {clip_note(name, 60): _series(v[: limits.tokens]) for name, v in signals.items()},
+        "terms": {clip_note(name, 60): count for name, count in terms_of(turn).items()},
     }
 
 
 def _series(values: Sequence[float]) -> list[float | None] | float | None:
-    """Numbers of a signal; a single number where all are the same."""
-    numbers = [_number(value) for value in values]
-    return numbers[0] if numbers and all(number == numbers[0] for number in numbers) else numbers
+    """Numbers of a signal to four digits; a single number where all are the same."""
+    if values and math.isfinite(sum(values)):
+        numbers: list[float | None] = [float(f"{value:.4g}") for value in values]
+    else:
+        numbers = [_number(value) for value in values]
+    return numbers[0] if numbers and numbers.count(numbers[0]) == len(numbers) else numbers
 
 
-def _advantages(turns: Sequence[Turn]) -> list[float | None]:
-    """Mean advantage of each turn; empty if no turn has any."""
-    means = [_mean_advantage(turn) for turn in turns]
-    return means if any(mean is not None for mean in means) else []
-
-
-def _mean_advantage(turn: Turn) -> float | None:
-    values = turn.scores.get("advantage", ())
-    return _number(sum(values) / len(values)) if values else None
+def _per_turn(turns: Sequence[Turn], value: Callable[[Turn], float | None]) -> list[float | None]:
+    """``value`` of each turn; empty if no turn has one."""
+    values = [_number(value(turn), 3) for turn in turns]
+    return values if any(found is not None for found in values) else []
 
 
 def _pivot_view(pivot: Pivot, limits: Limits) -> Json:
-    return _lean(
+    return {"turn": pivot.turn} | _lean(
         {
-            "turn": pivot.turn,
             "source": clip_note(pivot.source, limits.line),
             "gold": clip_note(pivot.gold_action or "", limits.line),
             "resolved": clip_note(pivot.resolved or "", limits.line),
@@ -156,11 +162,11 @@ def _clipped(text: str, limit: int) -> list[Any]:
     return list(clip(text, limit))
 
 
-def _number(value: float | None) -> float | int | None:
-    """Five significant digits are enough to look at; None for what is not finite."""
+def _number(value: float | None, digits: int = 5) -> float | int | None:
+    """A few significant digits are enough to look at; None for what is not finite."""
     if value is None or not math.isfinite(value):
         return None
-    short = float(f"{value:.5g}")
+    short = float(f"{value:.{digits}g}")
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 

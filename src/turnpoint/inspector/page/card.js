@@ -22,6 +22,8 @@
     const body = el('div', { class: 'tokens', dir: 'ltr' });
     const note = el('p', { class: 'cut' });
     const chips = names.map((name) => el('button', { type: 'button', class: 'chip', onclick: () => paint(name) }, name));
+    const masked = (i) => names.includes('mask') && !at('mask', i);
+    const words = (i) => names.map((name) => `${name} ${TP.signed(at(name, i))}`).concat(masked(i) ? ['masked: does not train'] : []);
     function paint(chosen) {
       chips.forEach((chip, i) => chip.setAttribute('aria-pressed', String(names[i] === chosen)));
       const values = turn.tokens.map((_, i) => at(chosen, i));
@@ -29,8 +31,7 @@
       body.replaceChildren(...turn.tokens.map((token, i) => {
         const value = values[i];
         const sign = Math.sign(value || 0);
-        const words = names.map((name) => `${name} ${TP.signed(at(name, i))}`).join('\n');
-        const span = el('span', { class: 'token ' + (sign > 0 ? 'up' : sign < 0 ? 'down' : ''), title: `${token}\n${words}` }, token);
+        const span = el('span', { class: 'token ' + (sign > 0 ? 'up' : sign < 0 ? 'down' : '') + (masked(i) ? ' masked' : ''), 'data-at': i, title: `${token}\n${words(i).join('\n')}` }, token);
         if (sign) span.style.backgroundColor = TP.cellColour({ sign, size: Math.min(1, Math.abs(value) / scale) * 0.8 });
         return span;
       }));
@@ -38,8 +39,14 @@
       note.textContent = `colour is full at ±${TP.number(scale)}; a solid line is positive, a dashed one negative`
         + (more > 0 ? `; ${TP.plural(more, 'more token')} not shown` : '');
     }
-    paint(names.includes('advantage') ? 'advantage' : names[0]);
-    return el('div', { class: 'block' }, el('h5', {}, 'Tokens by '), el('div', { class: 'chips' }, chips), body, note);
+    body.addEventListener('click', (event) => {
+      const at = event.target.dataset.at;
+      if (at !== undefined) note.textContent = `token ${at}: ${JSON.stringify(turn.tokens[at])}: ${words(+at).join(', ')}`;
+    });
+    paint(names[0]);
+    const terms = Object.entries(turn.terms || {}).map(([name, count]) => `${name} on ${TP.plural(count, 'token')}`);
+    return el('div', { class: 'block' }, el('h5', {}, 'Tokens, coloured by'), el('div', { class: 'chips' }, chips), body, note,
+      terms.length ? el('p', { class: 'cut' }, `Terms that touched this turn: ${terms.join(', ')}`) : null);
   };
 
   function badges(turn) {
@@ -60,6 +67,8 @@
         distances.length ? el('span', { class: 'badge' }, TP.cellOf(episode, index, 'distance').words) : null,
         turn.ntokens ? el('span', { class: 'badge' }, TP.plural(turn.ntokens, 'token')) : null,
         turn.admissible ? el('span', { class: 'badge' }, TP.plural(turn.admissible, 'admissible action')) : null),
+      turn.untrained ? el('p', { class: 'cut' }, `Not trained: ${turn.untrained}.`) : null,
+      TP.promptBlock ? TP.promptBlock(episode, index) : null,
       block('Observation', turn.obs),
       turn.hint ? block('Hint (seen while sampling only)', [turn.hint, 0], 'hinted') : null,
       block('Response', turn.response),
@@ -82,7 +91,7 @@
     const gold = (episode.named || []).filter((p) => p.turn === index).map((p) => p.resolved || p.gold).filter(Boolean)[0];
     const value = (episode.advantages || [])[index];
     return [
-      el('span', { class: 'no' }, String(index + (episode.fork ? episode.fork[1] : 0))),
+      el('span', { class: 'no' }, String(index + TP.ownStart(episode))),
       el('span', { class: 'marks' }, marks.map(([glyph, name, words]) => el('span', { class: 'm ' + name, title: words }, glyph))),
       el('span', { class: 'act', dir: 'auto' }, turn.action ?? '(no usable action)',
         gold ? el('span', { class: 'better' }, ' ◆ ', gold) : null),
@@ -129,27 +138,34 @@
     details.querySelector('summary').focus({ preventScroll: true });
   };
 
-  /** Head, strip, distance line and transcript of an episode with its branches. */
-  TP.episodePane = (episode, branches, mode) => {
-    const pane = el('div', { class: 'pane' });
+  /** Task and figures of an episode. */
+  TP.episodeHead = (episode) => {
     const [glyph, words, name] = TP.outcome(episode);
-    const forks = (branches || []).map((branch) => branch.fork[1] - 1);
-    const list = TP.transcript(episode, branches);
-    const line = TP.distanceLine(episode);
-    TP.add(pane, [
+    return [
       el('p', { class: 'task', dir: 'auto' }, episode.instruction || episode.task),
       el('p', { class: 'muted wrap' }, el('span', { class: 'end ' + name }, glyph, ' ', words), ` · ${episode.id}`,
         episode.type ? ` · ${episode.type}` : '', ` · reward ${TP.number(episode.reward || 0)}`,
         ` · ${TP.plural(episode.n || 0, 'turn')}`, episode.attempt ? ` · attempt ${episode.attempt}` : '',
         episode.seconds ? ` · ${TP.number(episode.seconds)} s` : ''),
-      episode.error ? block('Error', [episode.error, 0], 'error') : null,
+    ];
+  };
+
+  /** Error, remarks, summary and lesson, where there are any. */
+  TP.episodeNotes = (episode) => [
+    episode.error ? block('Error', [episode.error, 0], 'error') : null,
+    (episode.remarks || []).map((remark) => block('Remark from an earlier attempt', [remark, 0])),
+    episode.summary ? block('Teacher’s summary', [episode.summary, 0]) : null,
+    episode.lesson ? block('Lesson', [episode.lesson, 0]) : null,
+  ];
+
+  /** Head, strip, distance line and transcript of an episode with its branches. */
+  TP.episodePane = (episode, branches, mode) => {
+    const forks = (branches || []).map((branch) => branch.fork[1] - 1);
+    const list = TP.transcript(episode, branches);
+    const line = TP.distanceLine(episode);
+    return el('div', { class: 'pane' }, TP.episodeHead(episode),
       el('div', { class: 'scroll' }, TP.strip(episode, mode || TP.bestMode(episode), forks, (turn) => TP.openTurn(list, turn))),
       line ? el('div', { class: 'block' }, el('h5', {}, 'Oracle distance before each turn'), line) : null,
-      (episode.remarks || []).map((remark) => block('Remark from an earlier attempt', [remark, 0])),
-      episode.summary ? block('Teacher’s summary', [episode.summary, 0]) : null,
-      episode.lesson ? block('Lesson', [episode.lesson, 0]) : null,
-      list,
-    ]);
-    return pane;
+      TP.episodeNotes(episode), list);
   };
 })();

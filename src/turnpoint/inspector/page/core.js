@@ -71,10 +71,26 @@ TP.palette = () => {
 
 TP.mix = (from, to, share) => `rgb(${from.map((c, i) => Math.round(c + (to[i] - c) * share)).join(' ')})`;
 
-TP._themeHooks = [];
+const themeHooks = [];
 /** Call `hook` when the colour scheme changes. */
-TP.onTheme = (hook) => TP._themeHooks.push(hook);
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
+TP.onTheme = (hook) => themeHooks.push(hook);
+const rethemed = () => {
   TP._palette = null;
-  TP._themeHooks.forEach((hook) => hook());
-});
+  themeHooks.forEach((hook) => hook());
+};
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', rethemed);
+
+/** Light, dark, and back to what the system says; remembered where the browser allows it. */
+TP.nextTheme = () => {
+  const dark = matchMedia('(prefers-color-scheme: dark)').matches;
+  const other = dark ? 'light' : 'dark';
+  const root = document.documentElement;
+  if (root.dataset.theme) delete root.dataset.theme;
+  else root.dataset.theme = other;
+  try { localStorage.setItem('turnpoint-theme', root.dataset.theme || ''); } catch { /* not allowed for this page */ }
+  rethemed();
+};
+try {
+  const kept = localStorage.getItem('turnpoint-theme');
+  if (kept === 'light' || kept === 'dark') document.documentElement.dataset.theme = kept;
+} catch { /* not allowed for this page */ }

@@ -58,7 +58,7 @@
   function draw() {
     filterButtons.forEach((button) => button.setAttribute('aria-pressed', String(button.dataset.key === filter)));
     const kept = rows.filter(([origin, episode]) => FILTERS[filter][1](origin, episode));
-    count.textContent = TP.plural(kept.length, 'episode');
+    count.textContent = TP.plural(kept.length, 'episode') + (data.leftOut ? `; ${data.leftOut} more are too large for this page` : '');
     list.replaceChildren(...kept.map(([origin, episode]) => row(origin, episode)));
   }
   TP.onTheme(draw);

@@ -1,15 +1,14 @@
 // The strip: one cell for each turn, coloured by a signal, with marks that do not need colour.
 (() => {
-  TP.MODES = { advantage: 'advantage', distance: 'oracle distance', plain: 'marks only' };
+  TP.MODES = { advantage: 'advantage', gap: 'teacher gap', distance: 'oracle distance', plain: 'marks only' };
+  const WORDS = { advantage: 'advantage', gap: 'teacher gap' };
+
+  /** Numbers of a mode, one for each turn; empty without data. */
+  TP.valuesOf = (episode, mode) => ({ advantage: episode.advantages, gap: episode.gaps, distance: episode.distances }[mode] || []);
+  TP.hasMode = (episode, mode) => mode === 'plain' || TP.valuesOf(episode, mode).length > 0;
 
   /** The most telling mode an episode has data for. */
-  TP.bestMode = (episode) => {
-    if (episode.distances && episode.distances.length) return 'distance';
-    return episode.advantages && episode.advantages.length ? 'advantage' : 'plain';
-  };
-
-  TP.hasMode = (episode, mode) =>
-    mode === 'plain' || ((mode === 'distance' ? episode.distances : episode.advantages) || []).length > 0;
+  TP.bestMode = (episode) => ['distance', 'advantage', 'gap'].find((mode) => TP.hasMode(episode, mode)) || 'plain';
 
   /** Largest size a value has to be measured against: the 95th percentile, so that one outlier hides nothing. */
   TP.scaleOf = (values) => {
@@ -19,11 +18,12 @@
 
   /** What a turn is worth in a mode: {sign, size 0..1, words, gone}. */
   TP.cellOf = (episode, turn, mode, scale) => {
-    if (mode === 'advantage') {
-      const value = (episode.advantages || [])[turn];
-      if (value === null || value === undefined) return { sign: 0, size: 0, words: 'no advantage recorded' };
-      const size = Math.min(1, Math.abs(value) / (scale || TP.scaleOf(episode.advantages)));
-      return { sign: Math.sign(value), size, words: `advantage ${TP.signed(value)}` };
+    if (mode in WORDS) {
+      const values = TP.valuesOf(episode, mode);
+      const value = values[turn];
+      if (value === null || value === undefined) return { sign: 0, size: 0, words: `no ${WORDS[mode]} recorded` };
+      const size = Math.min(1, Math.abs(value) / (scale || TP.scaleOf(values)));
+      return { sign: Math.sign(value), size, words: `${WORDS[mode]} ${TP.signed(value)}` };
     }
     if (mode === 'distance') return distanceCell(episode.distances || [], turn);
     return { sign: 0, size: 0, words: '' };
@@ -46,32 +46,44 @@
     return TP.mix(colours.panel, cell.sign > 0 ? colours.pos : colours.neg, 0.2 + 0.8 * cell.size);
   };
 
+  /** Turns before an episode's own first one: those of a fork, unless it holds the reused turns itself. */
+  TP.ownStart = (episode) => (episode.fork && !episode.reused ? episode.fork[1] : 0);
+
   /** Marks of a turn as [glyph, class, words]. */
   TP.marksOf = (episode, turn, branchTurns) => {
     const marks = [];
     if ((episode.pivots || []).includes(turn)) marks.push(['◆', 'pivot', 'named pivot']);
     if ((episode.oracle || []).includes(turn)) marks.push(['▽', 'oracle', 'oracle pivot']);
     if (branchTurns && branchTurns.includes(turn)) marks.push(['⤷', 'branch', 'recovery branch']);
+    if (episode.attempt && turn === (episode.reused || 0)) marks.push(['↻', 'retry', `attempt ${episode.attempt} starts here`]);
     if ((episode.invalid || []).includes(turn)) marks.push(['×', 'invalid', 'no usable action']);
     return marks;
   };
 
+  /** What the marks mean. */
+  TP.legend = () => TP.el('dl', {}, [['◆', 'pivot', 'a turn named as pivotal'], ['▽', 'oracle', 'oracle pivot: the task got farther away'],
+    ['⤷', 'branch', 'recovery branch'], ['↻', 'retry', 'a later attempt starts here'], ['×', 'invalid', 'no usable action'],
+    ['+', '', 'good turn (stands above the line in small strips)'], ['−', '', 'bad turn (hangs below the line)'],
+    ['!', '', 'the task cannot be solved after this turn'], ['✓ ✗ ■', '', 'solved, failed, stopped without outcome']]
+    .map(([glyph, name, words]) => [TP.el('dt', { class: 'm ' + name }, glyph), TP.el('dd', {}, words)]));
+
   /** Large strip: a button for each turn. `onPick(turn)` is called on a click. */
   TP.strip = (episode, mode, branchTurns, onPick) => {
     const count = Math.min(episode.n || 0, (episode.turns || []).length || episode.n || 0);
-    const scale = mode === 'advantage' ? TP.scaleOf(episode.advantages || []) : 1;
+    const scale = TP.scaleOf(TP.valuesOf(episode, mode));
+    const start = TP.ownStart(episode);
     const box = TP.el('div', { class: 'strip', role: 'group', 'aria-label': 'turns' });
     for (let turn = 0; turn < count; turn++) {
       const cell = TP.cellOf(episode, turn, mode, scale);
       const marks = TP.marksOf(episode, turn, branchTurns);
-      const words = [`turn ${turn}`, cell.words, ...marks.map((mark) => mark[2])].filter(Boolean).join(', ');
+      const words = [`turn ${turn + start}`, cell.words, ...marks.map((mark) => mark[2])].filter(Boolean).join(', ');
       const inner = TP.el('span', { class: 'cell' }, cell.lost ? '!' : cell.sign > 0 ? '+' : cell.sign < 0 ? '−' : '');
       inner.style.backgroundColor = TP.cellColour(cell);
       box.append(TP.el('button', {
         type: 'button', class: 'turn' + (turn < (episode.reused || 0) ? ' reused' : ''), title: words, 'aria-label': words,
         'data-turn': turn, onclick: () => onPick(turn),
       }, TP.el('span', { class: 'over' }, marks.map(([glyph, name]) => TP.el('span', { class: 'm ' + name }, glyph))), inner,
-      TP.el('span', { class: 'index' }, turn % 5 === 0 ? String(turn) : '·')));
+      TP.el('span', { class: 'index' }, (turn + start) % 5 === 0 ? String(turn + start) : '·')));
     }
     const [glyph, words, name] = TP.outcome(episode);
     box.append(TP.el('span', { class: 'end ' + name, title: words }, glyph));
@@ -90,8 +102,8 @@
     pen.scale(ratio, ratio);
     const colours = TP.palette();
     const count = episode.n || 0;
-    const step = Math.min(11, (width - 2) / Math.max(1, count));
-    const scale = mode === 'advantage' ? TP.scaleOf(episode.advantages || []) : 1;
+    const step = Math.min(11, (width - 6) / Math.max(1, count));
+    const scale = TP.scaleOf(TP.valuesOf(episode, mode));
     for (let turn = 0; turn < count; turn++) {
       const cell = TP.cellOf(episode, turn, mode, scale);
       const x = 1 + turn * step;
@@ -99,13 +111,19 @@
       // Height tells the sign without colour: good turns stand above the line, bad ones hang below it.
       const [y, h] = cell.sign > 0 ? [5, 8] : cell.sign < 0 ? [7, 10] : [7, 6];
       pen.fillRect(x, y, Math.max(1, step - 1), h);
+      if (turn < (episode.reused || 0)) { pen.fillStyle = TP.mix(colours.panel, colours.panel, 0); pen.fillRect(x + 1, y + 1, Math.max(0, step - 3), h - 2); }
       drawMarks(pen, x + (step - 1) / 2, TP.marksOf(episode, turn, branchTurns), colours, y, step);
     }
+    // A heavy bar ends an episode that was stopped without an outcome.
+    if (episode.success !== true && episode.success !== false) { pen.fillStyle = TP.mix(colours.ink, colours.ink, 0); pen.fillRect(2 + count * step, 5, 2, 10); }
   };
 
   function drawMarks(pen, x, marks, colours, y, step) {
-    const half = Math.min(3, Math.max(2, step / 3));
+    const both = marks.some((mark) => mark[1] === 'pivot') && marks.some((mark) => mark[1] === 'oracle');
+    const half = Math.min(both ? 2.4 : 3, Math.max(1.5, step / (both ? 5 : 3)));
+    const middle = x;
     for (const [, name] of marks) {
+      x = middle + (both && name === 'pivot' ? -half - 0.4 : both && name === 'oracle' ? half + 0.4 : 0);
       pen.fillStyle = pen.strokeStyle = TP.mix(colours.ink, colours[name] || colours.ink, name === 'invalid' ? 0 : 1);
       pen.lineWidth = 1.3;
       pen.beginPath();
@@ -117,6 +135,9 @@
         pen.stroke();
       } else if (name === 'branch') {
         pen.moveTo(x - half, 13); pen.lineTo(x - half, 17); pen.lineTo(x + half, 17);
+        pen.stroke();
+      } else if (name === 'retry') {
+        pen.arc(x, 14, 2.5, 0, 5);
         pen.stroke();
       } else {
         pen.moveTo(x - half, y + 1); pen.lineTo(x + half, y + 6); pen.moveTo(x + half, y + 1); pen.lineTo(x - half, y + 6);
