@@ -278,3 +278,8 @@ def test_broken_weights_are_an_error_not_a_token(make_policy: MakePolicy) -> Non
         policy.submit(SampleRequest((3, 4), seed=0, sampling=Sampling(temperature=temperature)))
         with pytest.raises(ArithmeticError, match="not finite"):
             policy.advance()
+
+
+def test_bfloat16_samples_and_scores_alike(make_policy: MakePolicy) -> None:
+    policy = make_policy(dtype="bfloat16")
+    check_scores(policy, play(policy, episodes=5, turns=3), tolerance=0.1)
