@@ -54,7 +54,8 @@ def chains(items: Sequence[Item]) -> list[list[int]]:
             open_items.pop()
         # Episodes of a group often begin alike: of equal ancestors, one that nobody has continued yet is taken.
         before = next(
-            (j for j in reversed(open_items) if len(whole[j]) <= prompt_bytes[i] and chain_of[j][-1] == j), None
+            (j for j in reversed(open_items) if len(whole[j]) <= prompt_bytes[i] and chain_of[j][-1] == j),
+            None,
         )
         if before is not None:
             chain = chain_of[before]
