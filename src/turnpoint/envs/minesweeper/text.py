@@ -76,7 +76,8 @@ def _sign(board: Board, state: State, cell: int) -> str:
 
 def vocabulary_texts(settings: MinesweeperSettings) -> Iterable[str]:
     """Strings that together hold every word and sign of the environment."""
-    yield from (TASK.format(settings.mines), OPENED, MINE, AGAIN, OUTSIDE, WON, ENDED, HIDDEN, EXPLODED)
+    yield from (TASK.format(settings.mines), OPENED.format("", ""), WON, ENDED, HIDDEN, EXPLODED)
+    yield from (pattern.format("") for pattern in (MINE, AGAIN, OUTSIDE))
     yield from (misread(settings), instructions(settings))
     cells = settings.rows * settings.columns
     yield " ".join(str(number) for number in range(cells + 1))

@@ -188,9 +188,7 @@ def _placed(game: Game, state: State) -> int:
 
 
 def _ends(game: Game, state: State) -> bool:
-    settings = game.settings
-    if solved(game, state) or state.used >= settings.move_budget:
+    """Solved, out of moves, or hopeless; as the player can step back, some move is possible in all other states."""
+    if solved(game, state) or state.used >= game.settings.move_budget:
         return True
-    if settings.end_when_unsolvable:
-        return moves_needed(game, state) is None
-    return all(_push(game.level, state.player, state.boxes, move) is None for move in range(len(MOVES)))
+    return game.settings.end_when_unsolvable and moves_needed(game, state) is None

@@ -15,7 +15,6 @@ BLOCKED = "Blocked: {}."
 SOLVED = "All boxes are on targets."
 EXHAUSTED = "No moves are left."
 UNSOLVABLE = "The level can no longer be solved."
-STUCK = "You cannot move any more."
 ENDED = "The level is over."
 MOVES_LEFT = "Moves left: {}."
 COORDINATES = "Player {}. Boxes {}. Targets {}."
@@ -54,14 +53,8 @@ def feedback(game: Game, played: Played) -> str:
     if solved(game, state):
         parts.append(SOLVED)
     elif state.over:
-        parts.append(_why_lost(game, state))
+        parts.append(EXHAUSTED if state.used >= game.settings.move_budget else UNSOLVABLE)
     return " ".join(parts)
-
-
-def _why_lost(game: Game, state: State) -> str:
-    if state.used >= game.settings.move_budget:
-        return EXHAUSTED
-    return UNSOLVABLE if game.settings.end_when_unsolvable else STUCK
 
 
 def show(game: Game, state: State, said: str) -> str:
@@ -87,14 +80,14 @@ def _places(game: Game, cells: int) -> str:
 
 def vocabulary_texts(settings: SokobanSettings) -> Iterable[str]:
     """Strings that together hold every word and sign of the environment."""
-    yield from (TASK, BEGIN, MOVED, BLOCKED, SOLVED, EXHAUSTED, UNSOLVABLE, STUCK, ENDED)
-    yield from (misread(settings), ", ".join(MOVES), instructions(settings), "# _ O X P S { }")
+    yield from (TASK, BEGIN, MOVED.format(""), BLOCKED.format(""), SOLVED, EXHAUSTED, UNSOLVABLE, ENDED)
+    yield from (misread(settings), ", ".join(MOVES), instructions(settings), "# _ O X P S")
     yield PLACED if settings.ascii else PLACED_SIGN
     if settings.coordinates:
-        yield COORDINATES
+        yield COORDINATES.format("", "", "")
         yield _numbers(1, max(settings.rows, settings.columns))
     if settings.budget_binds:
-        yield f"{MOVES_LEFT} {_numbers(0, settings.move_budget)}"
+        yield MOVES_LEFT.format(_numbers(0, settings.move_budget))
 
 
 def _numbers(first: int, last: int) -> str:
