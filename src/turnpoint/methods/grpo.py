@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat
+from pydantic import Field, NonNegativeFloat, field_validator
 
-from turnpoint.methods.parts import Stateless, outcome_rows, play_groups, record_advantages
+from turnpoint.envs import Capabilities
+from turnpoint.methods.parts import outcome_rows, play_groups, record_advantages
 from turnpoint.methods.protocol import MethodSettings, Teachers
+from turnpoint.methods.rules import Stopping, StopRule, StopSettings, whole_turns
 from turnpoint.methods.tally import Tally
 from turnpoint.records import Group, Row, Task
 from turnpoint.rollouts import Rollouts, Scorer
@@ -30,21 +32,38 @@ class GRPOSettings(MethodSettings):
     """Count every episode once in the baseline, or once for each of its turns."""
     invalid_penalty: NonNegativeFloat = 0.0
     """Subtracted from the score of turns without a parsable action, before normalisation."""
+    stop: StopSettings | None = None
+    """End episodes that a scoring teacher finds out of its support (STRIDE's rule); they have no outcome, so that
+    they are in no baseline and train nothing. null = off."""
+
+    _whole_turns = field_validator("stop")(whole_turns)
+
+    @property
+    def asks_scoring(self) -> bool:
+        return self.stop is not None
+
+    def check(self, capabilities: Capabilities, teachers: Teachers) -> None:
+        if self.stop is not None:
+            self.stop.check(self.kind, teachers)
 
     def build(self) -> GRPO:
         return GRPO(self)
 
 
-class GRPO(Stateless):
+class GRPO(Stopping):
     """``A = (R - mean) / (std + 1e-6)`` over the episodes of a task."""
 
     def __init__(self, settings: GRPOSettings) -> None:
         self.settings = settings
         self.tally = Tally()
+        self.stop = StopRule(settings.stop, self.tally)
 
     async def collect(self, tasks: Sequence[Task], rollouts: Rollouts, teachers: Teachers) -> list[Group]:
         """``group`` episodes of every task."""
-        return await play_groups(tasks, rollouts, self.settings.group)
+        watch = self.stop.watch(rollouts, teachers)
+        groups = await play_groups(tasks, rollouts, self.settings.group, watch)
+        await self.stop.learn([episode for group in groups for episode in group.episodes], teachers)
+        return groups
 
     async def credit(self, groups: Sequence[Group], scorer: Scorer, teachers: Teachers) -> list[Row]:
         """One row for each turn, all its tokens with the episode's advantage."""

@@ -10,15 +10,23 @@ import numpy as np
 from turnpoint.credit import episode_row_advantages, zero_variance_fraction
 from turnpoint.methods.tally import Tally
 from turnpoint.records import Episode, Group, Row, RowKind, StopReason, Task, Turn
-from turnpoint.rollouts import Rollouts
+from turnpoint.rollouts import AfterTurn, Rollouts
 
 UNUSABLE = frozenset({StopReason.ENV_ERROR, StopReason.TIME_OUT, StopReason.RESTORE_MISMATCH})
 """Episodes that ended by a fault: their return means nothing, so they train nothing and are counted."""
 
 
-async def play_groups(tasks: Sequence[Task], rollouts: Rollouts, size: int) -> list[Group]:
-    """``size`` independent episodes of every task, all at once."""
-    episodes = await asyncio.gather(*(rollouts.play(task, i) for task in tasks for i in range(size)))
+_UNJUDGED = frozenset({StopReason.OUT_OF_SUPPORT, StopReason.DEPTH_CAP})
+"""Episodes that a rule of the method ended: nobody knows how they would have ended."""
+
+
+async def play_groups(
+    tasks: Sequence[Task], rollouts: Rollouts, size: int, after_turn: AfterTurn | None = None
+) -> list[Group]:
+    """``size`` independent episodes of every task, all at once; ``after_turn`` may stop them early."""
+    episodes = await asyncio.gather(
+        *(rollouts.play(task, i, after_turn=after_turn) for task in tasks for i in range(size))
+    )
     return [Group(task, list(episodes[n * size : (n + 1) * size])) for n, task in enumerate(tasks)]
 
 
@@ -36,14 +44,35 @@ def usable_episodes(groups: Sequence[Group], tally: Tally) -> list[tuple[int, Ep
 
 
 def outcome_rows(
-    groups: Sequence[Group], tally: Tally, *, normalise: str, baseline: str, invalid_penalty: float
+    groups: Sequence[Group],
+    tally: Tally,
+    *,
+    normalise: str,
+    baseline: str,
+    invalid_penalty: float,
+    keep_unjudged: bool = False,
 ) -> list[tuple[Turn, Row]]:
     """Rows of all new turns with the group-relative outcome advantage on every token.
 
     A = (R - mean) / F within the task's group, R the undiscounted return of the episode, less
-    ``invalid_penalty`` on the rows of turns without a parsable action.
+    ``invalid_penalty`` on the rows of turns without a parsable action. Episodes that a rule stopped early have no
+    outcome: they are in no baseline, and their rows have A = 0 (``keep_unjudged``) or are dropped and counted.
     """
-    usable = usable_episodes(groups, tally)
+    everyone = usable_episodes(groups, tally)
+    usable = [(number, episode) for number, episode in everyone if episode.stop not in _UNJUDGED]
+    unjudged = [episode for _, episode in everyone if episode.stop in _UNJUDGED]
+    pairs = _judged_rows(usable, tally, normalise, baseline, invalid_penalty)
+    if keep_unjudged:
+        spare = [(episode, turn) for episode in unjudged for turn in episode.new_turns]
+        return pairs + [(turn, act_row(e, turn, np.zeros(len(turn.response_ids)))) for e, turn in spare]
+    for episode in unjudged:
+        tally.add(f"dropped_tokens/{episode.stop}", episode.generated_tokens)
+    return pairs
+
+
+def _judged_rows(
+    usable: Sequence[tuple[int, Episode]], tally: Tally, normalise: str, baseline: str, invalid_penalty: float
+) -> list[tuple[Turn, Row]]:
     turns = [(owner, turn) for owner, (_, episode) in enumerate(usable) for turn in episode.new_turns]
     if not turns:
         return []

@@ -14,17 +14,19 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, field_validator, model_validator
 
 from turnpoint.config import ConfigError
 from turnpoint.credit import distillation_advantages
 from turnpoint.envs import Capabilities, EnvError
-from turnpoint.methods.parts import Stateless, outcome_rows, play_groups, record_advantages
+from turnpoint.methods.parts import outcome_rows, play_groups, record_advantages
 from turnpoint.methods.protocol import MethodSettings, Teachers
+from turnpoint.methods.rules import Stopping, StopRule, StopSettings, whole_turns
+from turnpoint.methods.situations import branch_situation, resolve, situation
 from turnpoint.methods.tally import Tally
 from turnpoint.policy import ContextOverflow, ScoreRequest
-from turnpoint.prompts import GENERIC_REFLECTION, Prompter, assert_unhinted, leaks, resolve_action
-from turnpoint.records import Episode, Group, Observation, Pivot, Row, RowKind, Task, Turn
+from turnpoint.prompts import GENERIC_REFLECTION, Prompter, assert_unhinted, leaks
+from turnpoint.records import Episode, Group, Pivot, Row, RowKind, Task, Turn
 from turnpoint.rollouts import Branch, Rollouts, Scorer
 from turnpoint.teachers.protocol import NamingTeacher, Situation, TeacherError
 
@@ -70,6 +72,9 @@ class PivotOPDSettings(MethodSettings):
     """Clip of the recovery log-ratio, applied before the weight."""
     require_agreement: bool = False
     """Drop recovery turns that commit another action than the one the hint named."""
+    stop: StopSettings | None = None
+    """End episodes that a scoring teacher finds out of its support (STRIDE's rule); they have no outcome, so that
+    their turns get the teacher's terms only. null = off."""
     ablation: Ablation = "none"
     """One of the paper's ablations; overrides the settings it concerns."""
 
@@ -81,6 +86,12 @@ class PivotOPDSettings(MethodSettings):
             )
         return self
 
+    _whole_turns = field_validator("stop")(whole_turns)
+
+    @property
+    def asks_scoring(self) -> bool:
+        return self.stop is not None
+
     def effective(self) -> PivotOPDSettings:
         """These settings with the ablation's own values put in."""
         changes: dict[str, dict[str, float]] = {
@@ -90,6 +101,8 @@ class PivotOPDSettings(MethodSettings):
         return self.model_copy(update=changes.get(self.ablation, {}))
 
     def check(self, capabilities: Capabilities, teachers: Teachers) -> None:
+        if self.stop is not None:
+            self.stop.check(self.kind, teachers)
         if self.effective().distils:
             teachers.require_naming("pivotopd")
         if self.recovery_turns > 1 and not capabilities.deterministic:
@@ -116,16 +129,19 @@ class Job:
     turn: int
 
 
-class PivotOPD(Stateless):
+class PivotOPD(Stopping):
     """See the module text; ``collect`` and ``credit`` follow the paper's Algorithm 1."""
 
     def __init__(self, settings: PivotOPDSettings) -> None:
         self.settings = settings.effective()
         self.tally = Tally()
+        self.stop = StopRule(settings.stop, self.tally)
 
     async def collect(self, tasks: Sequence[Task], rollouts: Rollouts, teachers: Teachers) -> list[Group]:
         """G rollouts per task, a report on each, and recovery branches from the states after pivotal turns."""
-        groups = await play_groups(tasks, rollouts, self.settings.group)
+        watch = self.stop.watch(rollouts, teachers)
+        groups = await play_groups(tasks, rollouts, self.settings.group, watch)
+        await self.stop.learn([episode for group in groups for episode in group.episodes], teachers)
         if not self.settings.distils:
             return groups
         teacher = teachers.require_naming("pivotopd")
@@ -142,7 +158,12 @@ class PivotOPD(Stateless):
         """Rows of all turns (outcome + preventive + lesson) and of all recovery turns."""
         s = self.settings
         pairs = outcome_rows(
-            groups, self.tally, normalise=s.normalise, baseline=s.baseline, invalid_penalty=s.invalid_penalty
+            groups,
+            self.tally,
+            normalise=s.normalise,
+            baseline=s.baseline,
+            invalid_penalty=s.invalid_penalty,
+            keep_unjudged=s.distils,
         )
         episodes = {episode.id: episode for group in groups for episode in group.episodes}
         await self._add_distillation(pairs, episodes, scorer)
@@ -365,34 +386,3 @@ class PivotOPD(Stateless):
             turn=turn.index,
             anchor=turn.observation.state_key,
         )
-
-
-def resolve(action: str | None, observation: Observation) -> str | None:
-    """The admissible action that ``action`` means there; verbatim where actions cannot be listed."""
-    if observation.admissible is None:
-        return action.strip() or None if action else None
-    return resolve_action(action, observation.admissible).action
-
-
-def situation(episode: Episode, turn: int) -> Situation:
-    """What a teacher is asked about: the state before ``turn`` of a recorded episode."""
-    return Situation(
-        task=episode.task,
-        turns=episode.turns[:turn],
-        observation=episode.turns[turn].observation,
-        snapshot=episode.turns[turn].snapshot,
-        episode=episode,
-        turn=turn,
-    )
-
-
-def branch_situation(branch: Branch) -> Situation:
-    """The present state of a recovery branch."""
-    return Situation(
-        task=branch.episode.task,
-        turns=branch.turns,
-        observation=branch.observation,
-        snapshot=branch.snapshot,
-        episode=None,
-        turn=len(branch.turns),
-    )

@@ -21,9 +21,9 @@ from turnpoint.credit import pivotrl_keep
 from turnpoint.envs import Capabilities, Env, EnvError
 from turnpoint.envs.replay import restore_turn
 from turnpoint.methods.parts import Stateless, outcome_rows, record_advantages
-from turnpoint.methods.pivotopd import resolve
 from turnpoint.methods.protocol import MethodSettings, Teachers
 from turnpoint.methods.recorded import read_recorded
+from turnpoint.methods.situations import resolve
 from turnpoint.methods.tally import Tally
 from turnpoint.policy import ContextOverflow
 from turnpoint.records import Episode, EpisodeKind, Group, Row, Task, Turn

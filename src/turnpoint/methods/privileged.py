@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from turnpoint.methods.pivotopd import resolve
+from turnpoint.methods.situations import resolve
 from turnpoint.methods.tally import Tally
 from turnpoint.prompts import Prompter, Report
 from turnpoint.records import Episode, Group, Message, Pivot, Turn

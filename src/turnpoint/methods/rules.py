@@ -4,38 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import model_validator
 
 from turnpoint.config import ConfigError, Settings
-from turnpoint.credit import (
-    early_stop_token,
-    early_stop_turn,
-    threshold_from_errors,
-    threshold_from_successes,
-)
+from turnpoint.credit import early_stop_token, early_stop_turn
+from turnpoint.methods.calibration import Calibration, CalibrationSettings
 from turnpoint.methods.protocol import Teachers
 from turnpoint.methods.scoring import TEACHER, score_turns, turn_means
 from turnpoint.methods.tally import Tally
 from turnpoint.records import Episode, StopReason
 from turnpoint.rollouts import AfterTurn, Rollouts
-from turnpoint.teachers.protocol import TeacherError
-
-
-class CalibrationSettings(Settings):
-    """How ``lambda: auto`` finds the threshold of a domain; goes beyond the paper."""
-
-    source: Literal["errors", "successes"] = "successes"
-    """``errors``: a quantile of the cumulative score at the first wrong turn of failed episodes, which the
-    naming teacher (or a measured oracle distance) finds; ``successes``: the mean turn score of solved episodes."""
-    quantile: float = Field(default=0.5, ge=0.0, le=1.0)
-    """Of ``errors``: a higher one stops earlier."""
-    turns: PositiveFloat = 2.0
-    """Of ``successes``: how many ordinary turns' worth of score an episode may spend."""
-    episodes: PositiveInt = 32
-    """Episodes of the source to gather, in each domain, before early stopping begins there."""
 
 
 class StopSettings(Settings):
@@ -81,21 +61,33 @@ class StopSettings(Settings):
             )
 
 
+def whole_turns(stop: StopSettings | None) -> StopSettings | None:
+    """``stop`` for methods that credit whole turns. Raises ``ValueError`` if it makes no sense there."""
+    if stop is not None and stop.unit == "token":
+        raise ValueError(
+            "unit token cuts turns short, but this method credits whole turns; set stop.unit: turn"
+        )
+    if stop is not None and stop.threshold == -math.inf:
+        raise ValueError("lambda is -inf, which never stops; set a number below 0, or stop: null")
+    return stop
+
+
 class StopRule:
     """Asks the scoring teacher after every turn; ends an episode once its new turns cost more than lambda."""
 
-    def __init__(self, settings: StopSettings, tally: Tally) -> None:
-        self.settings = settings
+    def __init__(self, settings: StopSettings | None, tally: Tally) -> None:
+        """``None``: nothing is ever stopped, and no teacher is asked."""
+        self.settings = settings or StopSettings(threshold=-math.inf)
         self.tally = tally
-        self._gathered: dict[str, list[float]] = {}
-        """With ``auto``: sums at errors, or turn scores of successes, by domain."""
-        self._episodes: dict[str, int] = {}
-        self._thresholds: dict[str, float] = {}
+        self._auto = (
+            Calibration(self.settings.calibration, tally) if self.settings.threshold == "auto" else None
+        )
 
     def threshold(self, domain: str) -> float:
         """lambda of a domain; -inf (never stop) until it is calibrated."""
-        fixed = self.settings.threshold
-        return self._thresholds.get(domain, -math.inf) if fixed == "auto" else float(fixed)
+        if self._auto is not None:
+            return self._auto.thresholds.get(domain, -math.inf)
+        return float(self.settings.threshold)
 
     def watch(self, rollouts: Rollouts, teachers: Teachers) -> AfterTurn | None:
         """The rule in the form that ``Rollouts.play`` takes; None if nothing can stop."""
@@ -138,74 +130,35 @@ class StopRule:
         return limits
 
     async def learn(self, episodes: Sequence[Episode], teachers: Teachers) -> None:
-        """With ``auto``: gather scored episodes of domains without a threshold, and set it when there are enough."""
-        if self.settings.threshold != "auto":
-            return
-        for episode in episodes:
-            domain = episode.task.domain
-            if domain not in self._thresholds and (values := await self._evidence(episode, teachers)):
-                self._gathered.setdefault(domain, []).extend(values)
-                self._episodes[domain] = self._episodes.get(domain, 0) + 1
-        for domain, count in self._episodes.items():
-            if domain not in self._thresholds and count >= self.settings.calibration.episodes:
-                self._calibrate(domain)
-        for domain, value in sorted(self._thresholds.items()):
-            self.tally.mean(f"lambda/{domain or 'default'}", value)
-
-    async def _evidence(self, episode: Episode, teachers: Teachers) -> list[float]:
-        """What an episode says about its domain: turn scores of a success, or the sum at its first error."""
-        reused = len(episode.turns) - len(episode.new_turns)
-        scores = turn_means(episode)
-        if self.settings.calibration.source == "successes":
-            return [s for s in scores[reused:] if s is not None] if episode.success else []
-        if episode.success is not False:
-            return []
-        error = await first_error(episode, teachers)
-        known = [] if error is None else [s for s in scores[reused : error + 1] if s is not None]
-        return [math.fsum(known)] if known else []
-
-    def _calibrate(self, domain: str) -> None:
-        how, values = self.settings.calibration, self._gathered[domain]
-        try:
-            if how.source == "errors":
-                found = threshold_from_errors(values, quantile=how.quantile)
-            else:
-                found = threshold_from_successes([values], turns=how.turns)
-        except ValueError:
-            self.tally.add("calibration_impossible")  # scores at or above 0: wait for more
-            return
-        self._thresholds[domain] = found
-        del self._gathered[domain]
+        """With ``auto``: calibrate on the episodes of a step, all of which are scored for it."""
+        if self._auto is not None:
+            await self._auto.learn(episodes, teachers)
 
     def state_dict(self) -> dict[str, Any]:
-        """Calibrated thresholds and what was gathered for those to come."""
-        return {
-            "thresholds": dict(self._thresholds),
-            "episodes": dict(self._episodes),
-            "gathered": {domain: list(values) for domain, values in self._gathered.items()},
-        }
+        """State of the calibration; nothing for a fixed threshold."""
+        return {} if self._auto is None else self._auto.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Inverse of ``state_dict``."""
-        self._thresholds = dict(state["thresholds"])
-        self._episodes = dict(state["episodes"])
-        self._gathered = {domain: list(values) for domain, values in state["gathered"].items()}
+        if self._auto is not None:
+            self._auto.load_state_dict(state)
+
+
+class Stopping:
+    """For methods that carry nothing from step to step but what their stop rule learned."""
+
+    stop: StopRule
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of the stop rule, if it has any."""
+        state = self.stop.state_dict()
+        return {"stop": state} if state else {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of ``state_dict``."""
+        if "stop" in state:
+            self.stop.load_state_dict(state["stop"])
 
 
 def _new_tokens(episode: Episode) -> list[float]:
     return [value for turn in episode.new_turns for value in turn.scores.get(TEACHER, ())]
-
-
-async def first_error(episode: Episode, teachers: Teachers) -> int | None:
-    """0-based first wrong turn: where the measured distance rises, else the earliest the naming teacher names."""
-    if episode.distances_known:
-        path = [*(turn.distance for turn in episode.turns), episode.final_distance]
-        steps = (t for t, (a, b) in enumerate(pairwise(path)) if a is not None and (b is None or b > a))
-        return next(steps, None)
-    if teachers.naming is None:
-        return None
-    try:
-        report = await teachers.naming.analyse(episode, 1)
-    except TeacherError:
-        return None
-    return min((candidate.turn for candidate in report.candidates), default=None) if report else None
