@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
-from pydantic import model_validator
+from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from turnpoint.config import ConfigError, Settings
 from turnpoint.credit import early_stop_token, early_stop_turn
@@ -23,7 +23,8 @@ class StopSettings(Settings):
 
     threshold: float | Literal["auto"] = -2.0
     """lambda: stop after the first turn at which the sum of turn scores falls below it (strict); about one
-    ordinary turn per 0.7. -inf never stops, ``auto`` calibrates it. May be written ``lambda``."""
+    ordinary turn per 0.7. -inf never stops, ``auto`` calibrates it. Configs may call it ``lambda``, and written ones
+    do."""
     unit: Literal["turn", "token"] = "turn"
     """What a score is summed over: the mean teacher log-prob of each new turn, or every new token (single-turn
     tasks); with ``token`` the response is trained up to the token that crosses the threshold."""
@@ -39,6 +40,13 @@ class StopSettings(Settings):
             data = {**data, "threshold": data["lambda"]}
             del data["lambda"]
         return data
+
+    @model_serializer(mode="wrap")
+    def _as_lambda(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Written configs say ``lambda``, so that overrides of them can; JSON has no infinity, text has."""
+        data: dict[str, Any] = dump(self)
+        del data["threshold"]
+        return {"lambda": "-inf" if self.threshold == -math.inf else self.threshold, **data}
 
     @model_validator(mode="after")
     def _below_zero(self) -> Self:

@@ -81,10 +81,12 @@ class LocalScoring:
         self.model = model
         self.counters = ScoringCounters()
         self._batcher: Batcher[_Job, list[list[Floats]]] = Batcher(self._work, batch)
+        self._step = 0
 
     async def score(self, episode: Episode, turns: Sequence[Turn]) -> list[TurnScore]:
         passages = as_passages(turns)
         self._refuse_misfits(episode, passages)
+        self._enter_step(episode.step)
         kept = episode.stop is None or self.model.sessions.holds(episode.id)
         job = _Job(episode.id if kept else "", passages)
         values = await self._batcher.do(f"{episode.id}#{turns[0].index:06d}", job)
@@ -93,6 +95,12 @@ class LocalScoring:
         self.counters.requests += 1
         self.counters.scored_tokens += sum(len(turn.response_ids) for turn in turns)
         return as_scores(turns, passages, values)
+
+    def _enter_step(self, step: int) -> None:
+        """Caches end with a step: a resumed run, which starts without any, repeats a whole one bit for bit."""
+        if step != self._step:
+            self._step = step
+            self.model.sessions.forget()
 
     def _refuse_misfits(self, episode: Episode, passages: Sequence[Passage]) -> None:
         longest, limit = max(len(p.ids) for p in passages), self.model.context_length
