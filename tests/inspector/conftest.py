@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from inspector.samples import write_run
+from .samples import write_run
 
 
 @pytest.fixture(scope="session")

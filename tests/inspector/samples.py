@@ -240,3 +240,21 @@ HEADER = {
     "env": {"env": "household", "tasks": {"train": 100, "valid": 40}, "sha256": "ab" * 32},
     "seed": 3,
 }
+
+
+def write_many(path: Path, count: int) -> None:
+    """Many small episodes: enough to draw a strip and open a turn, without prompts and with few tokens."""
+    rng = random.Random(5)
+    patterns = [
+        make_episode(rng, "pattern", task=i, turns=rng.randint(4, 40), train=True) for i in range(200)
+    ]
+    for episode in patterns:
+        for turn in episode.turns:
+            turn.messages, turn.prompt_ids = (), ()
+            turn.response_ids, turn.logprobs = turn.response_ids[:8], turn.logprobs[:8]
+            turn.scores = {name: values[:8] for name, values in turn.scores.items()}
+    with EpisodeWriter(path) as writer:
+        for number in range(count):
+            episode = patterns[rng.randrange(len(patterns))]
+            episode.id, episode.step = f"e{number}", 1 + number // 500
+            writer.write(episode)

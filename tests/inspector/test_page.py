@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from inspector.conftest import embedded
-from inspector.samples import make_episode, write_episodes
 from turnpoint.inspector import page as page_module
 from turnpoint.inspector import plan, write_page
 from turnpoint.inspector.page import data_file
+
+from .conftest import embedded
+from .samples import make_episode, write_episodes
 
 
 def test_a_small_run_is_one_file(tmp_path: Path) -> None:

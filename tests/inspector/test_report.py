@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from inspector.conftest import embedded, plain_text
-from inspector.samples import make_branch, make_episode, random, write_episodes, write_run
 from turnpoint.inspector import write_run_report
 from turnpoint.records import Observation, StopReason
+
+from .conftest import embedded, plain_text
+from .samples import make_branch, make_episode, random, write_episodes, write_run
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from inspector.conftest import embedded
-from inspector.samples import make_episode, write_episodes
 from turnpoint.inspector import InspectorServer, LiveRun
 from turnpoint.inspector import serve as serve_module
 from turnpoint.inspector.store import load
+
+from .conftest import embedded
+from .samples import make_episode, write_episodes
 
 
 @pytest.fixture

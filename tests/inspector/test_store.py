@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from inspector.samples import make_episode, write_episodes
 from turnpoint.inspector.store import find_sources, load, plan
 from turnpoint.records import Observation, RecordError
+
+from .samples import make_episode, write_episodes
 
 
 def test_a_run_folder_has_evaluations_and_training_steps(run_folder: Path) -> None:

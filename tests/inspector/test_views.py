@@ -3,9 +3,10 @@ from __future__ import annotations
 import json
 import random
 
-from inspector.samples import make_episode
 from turnpoint.inspector.views import Limits, episode_view, summary_view
 from turnpoint.records import Episode, Observation, Pivot, StopReason, Task, Turn
+
+from .samples import make_episode
 
 
 def episode(**changes: object) -> Episode:

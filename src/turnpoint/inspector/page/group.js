@@ -80,7 +80,7 @@
       rows.map((row) => {
         const [glyph, words, name] = TP.outcome(row.entry);
         return el('div', { class: 'grow' + (row.entry === entry ? ' here' : '') },
-          el('button', { type: 'button', class: 'glabel', title: row.entry.id, onclick: () => onPick(row.entry, 0) },
+          el('button', { type: 'button', class: 'glabel', title: row.entry.id, onclick: () => onPick(row.entry, '') },
             el('span', { class: 'end ' + name, title: words }, glyph), ' ',
             row.entry.kind === 'recovery' ? '⤷ ' : row.entry.attempt ? `↻${row.entry.attempt} ` : '', row.entry.id),
           cells(row, mode, scale, onPick));

@@ -49,7 +49,8 @@
   };
 
   /** Open an entry at a turn; filters that hide it stay as they are. */
-  TP.open = (entry, turn = '', quiet = false) => TP.set({ e: TP.keyOf(entry), t: turn === '' ? '' : String(turn) }, quiet);
+  TP.open = (entry, turn = '', quiet = false) =>
+    TP.set({ e: TP.keyOf(entry), t: String(turn), ...(turn === '' ? {} : { tab: 'turns' }) }, quiet);
 
   function showTools() {
     if (search.value !== TP.state.q) search.value = TP.state.q;

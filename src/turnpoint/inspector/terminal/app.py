@@ -130,13 +130,20 @@ class InspectorApp(App[None]):
         except (OSError, ValueError) as error:
             return Text(f"This episode cannot be read any more: {error}", "red")
         forks = self.catalogue.fork_turns(entry)
-        strip = draw.strip(detail, mode_for(entry, self.mode), forks, self._current(detail))
+        strip = draw.strip(detail, mode_for(entry, self.mode), forks, self._current(detail), self._width())
         colour = Text(f"coloured by {self.mode}", "dim")
         parts = [draw.head(detail), colour, strip, draw.distance_line(detail), Text(""), body]
         for name in ("error", "lesson", "summary"):
             if detail.get(name):
                 parts += [Text(""), Text(name, "dim bold"), Text(detail[name])]
         return Group(*(part for part in parts if part is not None))
+
+    def _width(self) -> int:
+        return max(20, self.query_one("#pane", VerticalScroll).content_size.width - 2)
+
+    def on_resize(self) -> None:
+        """Lay the strip out anew."""
+        self.call_after_refresh(self._draw)
 
     def _current(self, detail: Json) -> int:
         return min(self.turn, max(0, len(detail.get("turns", [])) - 1))

@@ -44,7 +44,7 @@ def turn_card(detail: Json, index: int, *, signal: int = 0, prompt: bool = False
     if turn.get("ntokens"):
         facts.append(f"{turn['ntokens']} tokens")
     parts: list[RenderableType] = [
-        Text(f"Turn {index + own_start(detail)}", "bold").append("  " + " · ".join(facts), "dim"),
+        Text().append(f"Turn {index + own_start(detail)}", "bold").append("  " + " · ".join(facts), "dim"),
         *_action_lines(detail, turn, index),
         Text(""),
         *_section("Observation", _clipped(turn["obs"])),
@@ -63,16 +63,17 @@ def turn_card(detail: Json, index: int, *, signal: int = 0, prompt: bool = False
 
 
 def _action_lines(detail: Json, turn: Json, index: int) -> list[RenderableType]:
-    lines = [Text("action  ", "dim").append(turn.get("action", "none could be parsed"), "bold")]
+    lines = [Text().append("action  ", "dim").append(turn.get("action", "none could be parsed"), "bold")]
     if turn.get("executed"):
-        lines.append(Text("given   ", "dim").append(turn["executed"]))
+        lines.append(Text().append("given   ", "dim").append(turn["executed"]))
     if turn.get("gold"):
-        lines.append(Text("gold    ", "dim").append(" · ".join(turn["gold"]), "green"))
+        lines.append(Text().append("gold    ", "dim").append(" · ".join(turn["gold"]), "green"))
     for pivot in detail.get("named", ()):
         if pivot["turn"] == index:
             better = pivot.get("resolved") or pivot.get("gold") or "no better action named"
             line = (
-                Text("◆ pivot ", "bold magenta")
+                Text()
+                .append("◆ pivot ", "bold magenta")
                 .append(f"named by {pivot['source']}: ", "dim")
                 .append(better, "magenta")
             )
@@ -94,8 +95,10 @@ def token_map(turn: Json, signal: int) -> list[RenderableType]:
         style = blend(Cell(sign, min(1.0, abs(value or 0) / scale))) if sign else Style()
         text.append(token, style + Style(underline=sign > 0))
     others = ", ".join(names)
-    title = Text(f"Response by {name}", "dim bold").append(
-        f"  full at ±{scale:.3g}, positive underlined; v: {others}", "dim"
+    title = (
+        Text()
+        .append(f"Response by {name}", "dim bold")
+        .append(f"  full at ±{scale:.3g}, positive underlined; v: {others}", "dim")
     )
     terms = ", ".join(f"{term} on {count} tokens" for term, count in turn.get("terms", {}).items())
     return [title, text, *([Text(f"terms: {terms}", "dim")] if terms else []), Text("")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rich.console import Group, RenderableType
 from rich.style import Style
 from rich.text import Text
 
@@ -44,24 +45,28 @@ def mini_strip(entry: Json, mode: str, fork_turns: Sequence[int] = (), width: in
     return text
 
 
-def strip(entry: Json, mode: str, fork_turns: Sequence[int], current: int | None) -> Text:
-    """Three lines: marks, cells, turn numbers; the current turn stands in brackets."""
-    above, middle, below = Text(), Text(), Text()
+def strip(
+    entry: Json, mode: str, fork_turns: Sequence[int], current: int | None, width: int = 100
+) -> RenderableType:
+    """Marks, cells and turn numbers in rows that fit ``width``; the current turn stands in brackets."""
+    count = int(entry.get("n", 0))
+    each = max(1, (width - 2) // 4)
     scale = scale_of(entry.get(MODES[mode]) or [])
-    start = own_start(entry)
-    for turn in range(entry.get("n", 0)):
-        found = marks(entry, turn, fork_turns)[:3]
-        for glyph, name, _ in found:
-            above.append(glyph, _COLOURS[name])
-        above.append(" " * (4 - len(found)))
-        here = cell(entry, turn, mode, scale)
-        body = f"[{here.glyph}]" if turn == current else f" {here.glyph} "
-        middle.append(body, blend(here) + Style(bold=True, reverse=turn == current)).append(" ")
-        below.append(f"{turn + start:^3} ", "dim")
-    glyph, words = outcome(entry)
-    return Text("\n", no_wrap=True, end="").join(
-        [above, middle.append(f" {glyph} {words}", END[glyph]), below]
-    )
+    rows = []
+    for first in range(0, max(1, count), each):
+        above, middle, below = Text(no_wrap=True), Text(no_wrap=True), Text(no_wrap=True)
+        for turn in range(first, min(count, first + each)):
+            found = marks(entry, turn, fork_turns)[:3]
+            for glyph, name, _ in found:
+                above.append(glyph, _COLOURS[name])
+            above.append(" " * (4 - len(found)))
+            here = cell(entry, turn, mode, scale)
+            body = f"[{here.glyph}]" if turn == current else f" {here.glyph} "
+            middle.append(body, blend(here) + Style(bold=True, reverse=turn == current)).append(" ")
+            below.append(f"{turn + own_start(entry):^3} ", "dim")
+        rows += [above, middle, below]
+    rows[-2].append(outcome(entry)[0], END[outcome(entry)[0]])
+    return Group(*rows)
 
 
 def head(detail: Json) -> Text:
@@ -73,7 +78,7 @@ def head(detail: Json) -> Text:
         f"reward {detail.get('reward', 0)}",
         f"{detail.get('n', 0)} turns",
     ]
-    text = Text(detail.get("instruction") or detail["task"], "bold").append("\n")
+    text = Text().append(detail.get("instruction") or detail["task"], "bold").append("\n")
     text.append(f"{glyph} {words}", END[glyph])
     return text.append("  " + " · ".join(filter(None, facts)), "dim")
 
@@ -83,7 +88,7 @@ def distance_line(detail: Json) -> Text | None:
     path = detail.get("distances")
     if not path:
         return None
-    text, before = Text("oracle distance: ", "dim"), path[0]
+    text, before = Text().append("oracle distance: ", "dim"), path[0]
     for value in path:
         worse = before is not None and (value is None or value > before)
         shown = "∅" if value is None else str(value)

@@ -60,7 +60,7 @@ def _side(detail: Json, index: int) -> Text:
     if not 0 <= index < len(turns):
         return Text("(ended)", "dim")
     turn = turns[index]
-    text = Text(turn.get("action", "(no usable action)"), "bold")
+    text = Text().append(turn.get("action", "(no usable action)"), "bold")
     if turn.get("gold"):
         text.append("\ngold: " + " · ".join(turn["gold"]), "green")
     if turn.get("hint"):

@@ -69,11 +69,11 @@ class EpisodeList(ScrollView, can_focus=True):
         at, part = divmod(line, _ROWS)
         width = self.size.width
         if at >= len(self.entries):
-            return Strip.blank(width)
+            return Strip.blank(width, self.rich_style)
         text = self._first_line(self.entries[at]) if part == 0 else self._second_line(self.entries[at], width)
         segments = list(text.render(self._pen, end=""))
-        strip = Strip(segments).adjust_cell_length(width)
-        return strip.apply_style(Style(bgcolor="grey23")) if at == self.cursor and part == 0 else strip
+        strip = Strip(segments).adjust_cell_length(width, self.rich_style).apply_style(self.rich_style)
+        return strip.apply_style(Style(reverse=True)) if at == self.cursor and part == 0 else strip
 
     def _first_line(self, entry: Json) -> Text:
         glyph, _ = outcome(entry)
