@@ -98,8 +98,8 @@ class Misaligned(ScriptedScoring):
         super().__init__()
         self.change = change
 
-    def _score(self, episode, turn) -> TurnScore:
-        good = super()._score(episode, turn)
+    def _score(self, episode, turn, first) -> TurnScore:
+        good = super()._score(episode, turn, first)
         fields = {
             "turn": good.turn,
             "start": good.start,

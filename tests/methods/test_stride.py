@@ -287,15 +287,71 @@ def test_one_slow_teacher_does_not_change_results(play) -> None:
     assert [r.response_ids for r in plain.rows] == [r.response_ids for r in slow.rows]
 
 
-def test_token_unit_trains_up_to_the_token_that_crosses(play) -> None:
-    settings = StrideSettings(stop={"lambda": -1.05, "unit": "token"}, **NO_BUFFER)
-    played = play(settings, scoring=ScriptedScoring(lambda e, t: -0.1), suite=toy_suite(max_turns=1))
-    assert {len(row.response_ids) for row in played.rows} == {11}
-    assert played.tally["dropped_tokens/out_of_support"] == played.sampled - 11 * len(played.rows)
-    for group in played.groups:
-        (turn,) = group.episodes[0].turns
-        assert len(turn.scores["advantage"]) == len(turn.response_ids)
-        assert not any(turn.scores["advantage"][11:])
+def saying(text: str):
+    """A script that is asked again for each piece of a turn and goes on from what it said."""
+    return lambda prompt, seed: text[len(prompt.rsplit("[assistant]", 1)[1]) :]
+
+
+class TestTokens:
+    """The unit of single-turn tasks."""
+
+    @staticmethod
+    def settings(piece: int, threshold: float = -1.05) -> StrideSettings:
+        return StrideSettings(stop={"lambda": threshold, "unit": "token", "piece": piece}, **NO_BUFFER)
+
+    @pytest.mark.parametrize("piece", [1, 4, 10, 11, 12, 1000])
+    def test_trains_up_to_the_token_that_crosses_and_samples_little_more(self, stepper, piece) -> None:
+        teacher = ScriptedScoring(lambda e, t: -0.1)
+        run = stepper(self.settings(piece), scoring=teacher, suite=toy_suite(max_turns=1))
+        played = run.step()
+        assert {len(row.response_ids) for row in played.rows} == {11}
+        for group in played.groups:
+            (turn,) = group.episodes[0].turns
+            whole = len(turn.response_ids) if piece == 1000 else -(-11 // piece) * piece
+            assert len(turn.response_ids) == min(whole, len(turn.response_ids))
+            assert len(turn.response_ids) == len(turn.logprobs) == len(turn.scores["advantage"])
+            assert not any(turn.scores["advantage"][11:])
+            if piece < 1000:
+                assert group.episodes[0].stop == StopReason.OUT_OF_SUPPORT
+        extra = played.sampled - 11 * len(played.rows)
+        assert played.tally["dropped_tokens/out_of_support"] == extra
+        assert played.tally["scored_tokens"] == played.sampled  # no token is scored twice
+
+    def test_pieces_that_are_never_cut_make_an_ordinary_turn(self, stepper) -> None:
+        text = "<action>go left</action>"
+        script = saying(text)
+        suite = toy_suite(max_turns=3)
+        whole = stepper(OPDSettings(), scoring=ScriptedScoring(lambda e, t: -1.0), suite=suite, script=script)
+        ours = stepper(
+            self.settings(5, -1e6), scoring=ScriptedScoring(lambda e, t: -1.0), suite=suite, script=script
+        )
+        a, b = whole.step(), ours.step()
+        assert [r.response_ids for r in a.rows] == [r.response_ids for r in b.rows]
+        assert [r.turn for r in a.rows] == [r.turn for r in b.rows]
+        turns = [t for g in b.groups for e in g.episodes for t in e.turns]
+        assert {(t.action, t.response, t.truncated) for t in turns} == {("go left", text, False)}
+
+    def test_several_turns_share_the_budget(self, stepper) -> None:
+        run = stepper(
+            self.settings(8, -4.05),
+            scoring=ScriptedScoring(lambda e, t: -0.1),
+            script=saying("I do not know"),
+        )
+        played = run.step()
+        for group in played.groups:
+            (episode,) = group.episodes
+            assert sum(len(r.response_ids) for r in played.rows if r.episode == episode.id) == 41
+            assert len(episode.turns) == 3  # 14 tokens each
+
+    def test_a_failing_teacher_does_not_stop_the_sampling(self, stepper) -> None:
+        def values(episode, turn):
+            raise TeacherError(TeacherFailure.UNREACHABLE, "away")
+
+        played = stepper(
+            self.settings(5), scoring=ScriptedScoring(values), suite=toy_suite(max_turns=1)
+        ).step()
+        assert played.rows == []
+        assert played.tally["stopped"] == 0
 
 
 class TestCalibration:

@@ -103,6 +103,29 @@ def test_a_growing_conversation_is_read_once(folders) -> None:
     assert again > 2 * whole  # what asking for each turn without a cache would read
 
 
+def test_pieces_of_a_turn_are_scored_one_after_another(folders) -> None:
+    student = student_of(policy_of(folders))
+    (episode, *_) = play(student, tokens=20)
+    teacher, whole = teacher_of(folders, student), teacher_of(folders, student)
+    turn = max(episode.turns, key=lambda t: len(t.response_ids))
+    count = len(turn.response_ids)
+    assert count > 4
+
+    async def go():
+        values = []
+        for stop in (2, 3, count):
+            now = replace(turn, response_ids=turn.response_ids[:stop])
+            (score,) = await teacher.score(replace(episode, stop=None), [now], len(values))
+            assert score.start == len(turn.prompt_ids) + len(values)
+            values += score.logprobs.tolist()
+        return values, (await whole.score(episode, [turn]))[0]
+
+    pieces, expected = asyncio.run(go())
+    np.testing.assert_allclose(pieces, expected.logprobs, atol=2e-5)
+    # Each piece reads its own tokens and the one before them again, for the state that predicts the first.
+    assert teacher.metrics()["read_tokens"] == len(turn.prompt_ids) + count + 2
+
+
 def test_episodes_that_are_ready_together_share_a_batch(folders) -> None:
     student = student_of(policy_of(folders))
     episodes = play(student, tasks=6)

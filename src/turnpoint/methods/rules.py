@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from turnpoint.config import ConfigError, Settings
 from turnpoint.credit import early_stop_token, early_stop_turn
@@ -14,8 +14,8 @@ from turnpoint.methods.calibration import Calibration, CalibrationSettings
 from turnpoint.methods.protocol import Teachers
 from turnpoint.methods.scoring import TEACHER, score_turns, turn_means
 from turnpoint.methods.tally import Tally
-from turnpoint.records import Episode, StopReason
-from turnpoint.rollouts import AfterTurn, Rollouts
+from turnpoint.records import Episode, StopReason, Turn
+from turnpoint.rollouts import AfterTurn, Rollouts, WithinTurn
 
 
 class StopSettings(Settings):
@@ -28,6 +28,9 @@ class StopSettings(Settings):
     unit: Literal["turn", "token"] = "turn"
     """What a score is summed over: the mean teacher log-prob of each new turn, or every new token (single-turn
     tasks); with ``token`` the response is trained up to the token that crosses the threshold."""
+    piece: PositiveInt = 64
+    """With ``unit: token``: tokens sampled between two looks at the teacher, so that a hopeless response is not
+    sampled to its end."""
     calibration: CalibrationSettings = CalibrationSettings()
     """Read with ``auto`` only."""
 
@@ -106,15 +109,31 @@ class StopRule:
             limit = self.threshold(episode.task.domain)
             if limit == -math.inf:
                 return None  # scored later, the whole episode at once
-            teacher, turn = teachers.scoring_for(episode.task), episode.turns[-1]
-            rollouts.sampler.busy += teacher.remote  # in lockstep, results must not depend on its speed
-            try:
-                await score_turns(episode, [turn] if turn.response_ids else [], teacher, self.tally)
-            finally:
-                rollouts.sampler.busy -= teacher.remote
+            await self._score(episode, episode.turns[-1], rollouts, teachers)
             return StopReason.OUT_OF_SUPPORT if self.crossed(episode, limit) else None
 
         return after_turn
+
+    def watch_within(self, rollouts: Rollouts, teachers: Teachers) -> WithinTurn | None:
+        """With ``unit: token``: the rule in the form that looks at turns while they are sampled; else None."""
+        if self.settings.unit != "token" or self.settings.threshold == -math.inf:
+            return None
+
+        async def look(episode: Episode, turn: Turn) -> StopReason | None:
+            await self._score(episode, turn, rollouts, teachers)
+            so_far = [*_new_tokens(episode), *turn.scores.get(TEACHER, ())]
+            kept = early_stop_token(so_far, self.threshold(episode.task.domain))
+            return None if kept is None else StopReason.OUT_OF_SUPPORT
+
+        return WithinTurn(self.settings.piece, look)
+
+    async def _score(self, episode: Episode, turn: Turn, rollouts: Rollouts, teachers: Teachers) -> None:
+        teacher = teachers.scoring_for(episode.task)
+        rollouts.sampler.busy += teacher.remote  # in lockstep, results must not depend on its speed
+        try:
+            await score_turns(episode, [turn], teacher, self.tally)
+        finally:
+            rollouts.sampler.busy -= teacher.remote
 
     def crossed(self, episode: Episode, limit: float) -> bool:
         """Whether the new turns so far sum to less than ``limit``; reused turns are never counted."""

@@ -24,12 +24,21 @@ PerTurn = Callable[[Episode], Mapping[int, float]]
 async def score_turns(episode: Episode, turns: Sequence[Turn], teacher: ScoringTeacher, tally: Tally) -> bool:
     """Put the teacher's log-probs into ``turn.scores``; False (and a count) if the teacher failed.
 
-    Raises ``ValueError``, naming the row, for an answer that does not fit the tokens it is about.
+    Turns that have all their scores are left alone; one that was scored in part, while it was being sampled, is
+    scored from there on. Raises ``ValueError``, naming the row, for an answer that does not fit its tokens.
     """
-    if not turns:
-        return True
+    open_turns = [turn for turn in turns if _scored(turn) < len(turn.response_ids)]
+    parts = [[turn] for turn in open_turns if _scored(turn)]
+    if fresh := [turn for turn in open_turns if not _scored(turn)]:
+        parts.append(fresh)
+    return all(await asyncio.gather(*(_ask(episode, part, teacher, tally) for part in parts)))
+
+
+async def _ask(episode: Episode, turns: Sequence[Turn], teacher: ScoringTeacher, tally: Tally) -> bool:
+    """Score turns from their first token without a score on, which is the same one in each."""
+    first = _scored(turns[0])
     try:
-        answers = await teacher.score(episode, turns)
+        answers = await teacher.score(episode, turns, first)
     except TeacherError as error:
         tally.add(f"teacher_failures/{error.reason}")
         return False
@@ -38,22 +47,29 @@ async def score_turns(episode: Episode, turns: Sequence[Turn], teacher: ScoringT
             f"episode {episode.id}: {len(turns)} turns were to be scored, {len(answers)} scores came"
         )
     for turn, answer in zip(turns, answers, strict=True):
-        turn.scores[TEACHER] = _aligned(episode, turn, answer)
-    tally.add("scored_tokens", sum(len(turn.response_ids) for turn in turns))
+        values = _aligned(episode, turn, answer, first)
+        turn.scores[TEACHER] = (*turn.scores.get(TEACHER, ())[:first], *values)
+        tally.add("scored_tokens", len(values))
     return True
 
 
-def _aligned(episode: Episode, turn: Turn, answer: TurnScore) -> tuple[float, ...]:
-    """The log-probs of an answer that is about exactly this turn's tokens."""
-    row, n = f"row {episode.id}#{turn.index}", len(turn.response_ids)
+def _scored(turn: Turn) -> int:
+    """Number of leading response tokens that have a score."""
+    return len(turn.scores.get(TEACHER, ()))
+
+
+def _aligned(episode: Episode, turn: Turn, answer: TurnScore, first: int) -> tuple[float, ...]:
+    """The log-probs of an answer that is about exactly this turn's tokens from ``first`` on."""
+    row, wanted = f"row {episode.id}#{turn.index}", turn.response_ids[first:]
+    n = len(wanted)
     if answer.turn != turn.index:
         raise ValueError(f"{row}: the teacher's score is of turn {answer.turn}")
     if answer.logprobs.shape != (n,) or len(answer.token_ids) != n:
         raise ValueError(
             f"{row}: the teacher scored {len(answer.token_ids)} tokens with {answer.logprobs.shape} log-probs, "
-            f"its response has {n} tokens"
+            f"its response has {n} tokens to score"
         )
-    if answer.start < 1 or answer.token_ids != turn.response_ids:
+    if answer.start < 1 or answer.token_ids != wanted:
         raise ValueError(
             f"{row}: the tokens that the teacher scored from position {answer.start} are not the response"
         )
@@ -71,21 +87,22 @@ async def score_missing(episodes: Sequence[Episode], teachers: Teachers, tally: 
 
     async def complete(episode: Episode) -> None:
         teacher = teachers.scoring_for(episode.task)
-        turns = [
-            turn
-            for turn in episode.turns
-            if turn.response_ids
-            and (TEACHER not in turn.scores if not turn.reused or teacher.frozen else True)
-        ]
-        await score_turns(episode, turns, teacher, tally)
+        for turn in episode.turns:
+            if turn.reused and not teacher.frozen:
+                turn.scores.pop(TEACHER, None)
+        await score_turns(episode, episode.turns, teacher, tally)
 
     await asyncio.gather(*(complete(episode) for episode in episodes))
 
 
 def turn_means(episode: Episode) -> list[float | None]:
     """Mean teacher log-prob of each turn's tokens, reused turns included; None for a turn without a score."""
-    scores = (turn.scores.get(TEACHER) for turn in episode.turns)
-    return [float(np.mean(score)) if score else None for score in scores]
+    return [
+        float(np.mean(turn.scores[TEACHER]))
+        if _scored(turn) and _scored(turn) == len(turn.response_ids)
+        else None
+        for turn in episode.turns
+    ]
 
 
 def distillation_rows(
@@ -110,7 +127,7 @@ def distillation_rows(
         factor = weights(episode) if weights else {}
         limit = limits(episode) if limits else {}
         for turn in episode.new_turns:
-            if TEACHER not in turn.scores:
+            if _scored(turn) < len(turn.response_ids):
                 tally.add("dropped_tokens/teacher_failed", len(turn.response_ids))
                 continue
             advantages = reverse_kl_advantages(turn.scores[TEACHER], turn.logprobs, coef=coef)

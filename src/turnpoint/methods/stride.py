@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -26,7 +27,7 @@ from turnpoint.methods.rules import StopRule, StopSettings
 from turnpoint.methods.scoring import distillation_rows, score_missing
 from turnpoint.methods.tally import Tally
 from turnpoint.records import Episode, Group, Row, StopReason, Task
-from turnpoint.rollouts import AfterTurn, Rollouts, Scorer
+from turnpoint.rollouts import Rollouts, Scorer
 
 
 class StrideSettings(DistillationSettings):
@@ -77,9 +78,9 @@ class Stride:
     async def collect(self, tasks: Sequence[Task], rollouts: Rollouts, teachers: Teachers) -> list[Group]:
         """Play each task from its prefix until the teacher gives up; then move the prefix."""
         began = time.perf_counter()
-        watch, size = self.stop.watch(rollouts, teachers), self.settings.group
+        size = self.settings.group
         played = await asyncio.gather(
-            *(self._play(task, index, rollouts, watch) for task in tasks for index in range(size))
+            *(self._play(task, index, rollouts, teachers) for task in tasks for index in range(size))
         )
         seconds = time.perf_counter() - began
         await score_missing(played, teachers, self.tally)
@@ -91,18 +92,25 @@ class Stride:
         self._measure(played, rollouts, seconds)
         return groups
 
-    async def _play(self, task: Task, index: int, rollouts: Rollouts, watch: AfterTurn | None) -> Episode:
+    async def _play(self, task: Task, index: int, rollouts: Rollouts, teachers: Teachers) -> Episode:
         """One rollout from the task's prefix; from its beginning if the prefix cannot be reproduced."""
+        play = partial(
+            rollouts.play,
+            task,
+            index,
+            after_turn=self.stop.watch(rollouts, teachers),
+            within_turn=self.stop.watch_within(rollouts, teachers),
+        )
         start = self.buffer.start(task) if self.buffer is not None else None
         if start is not None:
             assert self.buffer is not None
-            episode = await rollouts.play(task, index, start=start, after_turn=watch)
+            episode = await play(start=start)
             if episode.turns or episode.stop not in (StopReason.RESTORE_MISMATCH, StopReason.ENV_ERROR):
                 return episode
             self.tally.add(f"restore_failed/{episode.stop}")
             self.buffer.drop(task)
-            return await rollouts.play(task, index, after_turn=watch, name="fresh")
-        return await rollouts.play(task, index, after_turn=watch)
+            return await play(name="fresh")
+        return await play()
 
     async def credit(self, groups: Sequence[Group], scorer: Scorer, teachers: Teachers) -> list[Row]:
         """One row for each new turn, the one that crossed the threshold included."""

@@ -1,7 +1,7 @@
 """Rollouts: the scheduler of episodes, stop rules, restarts, branches, reflections, and scoring of recorded turns."""
 
 from turnpoint.rollouts.branch import Branch
-from turnpoint.rollouts.play import AfterTurn, Rollouts, Start
+from turnpoint.rollouts.play import AfterTurn, Rollouts, Start, WithinTurn
 from turnpoint.rollouts.reflect import reflect
 from turnpoint.rollouts.sampler import Sampler
 from turnpoint.rollouts.scorer import Scorer
@@ -17,5 +17,6 @@ __all__ = [
     "Scorer",
     "Start",
     "Streams",
+    "WithinTurn",
     "reflect",
 ]

@@ -38,6 +38,16 @@ AfterTurn = Callable[[Episode], Awaitable[StopReason | None]]
 
 
 @dataclass(frozen=True, slots=True)
+class WithinTurn:
+    """A stop rule that looks at a turn while it is being sampled."""
+
+    piece: int
+    """Tokens sampled between two looks."""
+    look: Callable[[Episode, Turn], Awaitable[StopReason | None]]
+    """Given the unfinished turn, not yet part of the episode; a reason ends the episode with it, unexecuted."""
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """Go on from a recorded state: turns ``0..turn-1`` of ``episode`` are reused, not re-generated."""
 
@@ -100,6 +110,7 @@ class Rollouts:
         start: Start | None = None,
         attempt: Attempt | None = None,
         after_turn: AfterTurn | None = None,
+        within_turn: WithinTurn | None = None,
         depth: int | None = None,
         kind: EpisodeKind = EpisodeKind.ROLLOUT,
         name: str = "",
@@ -112,6 +123,7 @@ class Rollouts:
                 ``RESTORE_MISMATCH`` before any turn is generated.
             attempt: Place in a chain; its remarks go into the task prompt.
             after_turn: Stop rule, asked after each completed turn.
+            within_turn: Stop rule, asked while a turn is sampled piece by piece.
             depth: Most turns to generate (a curriculum's cap); the episode then has no outcome.
             name: Distinguishes several episodes of the same index (retries, replays).
         """
@@ -129,7 +141,7 @@ class Rollouts:
             began = time.monotonic()
             try:
                 async with asyncio.timeout(self.settings.episode_seconds), self._env() as env:
-                    await self._play(episode, env, start, after_turn, depth)
+                    await self._play(episode, env, start, after_turn, within_turn, depth)
             except TimeoutError:
                 end_episode(episode, StopReason.TIME_OUT, error="the wall clock of the episode ran out")
             except ReplayMismatch as error:
@@ -144,7 +156,13 @@ class Rollouts:
         return episode
 
     async def _play(
-        self, episode: Episode, env: Env, start: Start | None, after_turn: AfterTurn | None, depth: int | None
+        self,
+        episode: Episode,
+        env: Env,
+        start: Start | None,
+        after_turn: AfterTurn | None,
+        within_turn: WithinTurn | None,
+        depth: int | None,
     ) -> None:
         if start is None:
             observation = await self.call(env.reset, episode.task)
@@ -158,8 +176,14 @@ class Rollouts:
                 return end_episode(episode, StopReason.MAX_TURNS, success=False)
             if depth is not None and generated >= depth:
                 return end_episode(episode, StopReason.DEPTH_CAP)
-            turn = await self.respond(episode, observation)
+            broken_off = None
+            if within_turn is None:
+                turn = await self.respond(episode, observation)
+            else:
+                turn, broken_off = await self._respond_in_pieces(episode, observation, within_turn)
             episode.turns.append(turn)  # before it is executed: a crash must not lose what was sampled
+            if broken_off is not None:
+                return end_episode(episode, broken_off)
             await self._measure(turn, env)
             step = await self.execute(env, turn)
             generated += 1
@@ -179,18 +203,20 @@ class Rollouts:
         history: Sequence[Turn] | None = None,
         hint: str | None = None,
         salt: str = "",
+        max_tokens: int | None = None,
     ) -> Turn:
         """Sample one turn; the environment is not touched. Raises ``ContextOverflow``.
 
         ``history`` are the turns before it (default: the episode's own). ``Turn.messages`` never hold the
-        hint; ``Turn.prompt_ids`` are what the policy read.
+        hint; ``Turn.prompt_ids`` are what the policy read. ``max_tokens`` lowers the usual limit.
         """
         turns = episode.turns if history is None else history
         messages = self.prompter.messages(episode.task, turns, observation, remarks=episode.attempt.remarks)
         seen = messages if hint is None else self.prompter.with_hint(messages, hint)
         prompt = self.renderer.prompt_ids(seen)
         seed = self.streams.seed("sample", episode.id, len(turns), salt)
-        sample = await self._sample(f"{episode.id}#{len(turns)}{salt}", prompt, seed, episode.id)
+        key = f"{episode.id}#{len(turns)}{salt}"
+        sample = await self._sample(key, prompt, seed, episode.id, max_tokens=max_tokens)
         self.sampled_tokens += len(sample.token_ids)
         text = self.renderer.reply_text(sample.token_ids)
         action = self.prompter.parse(text)
@@ -207,6 +233,36 @@ class Rollouts:
             executed=action if action is not None else "",
             hint=hint,
         )
+
+    async def _respond_in_pieces(
+        self, episode: Episode, observation: Observation, within_turn: WithinTurn
+    ) -> tuple[Turn, StopReason | None]:
+        """A turn sampled piece by piece, and why it was broken off, if it was. Raises ``ContextOverflow``."""
+        size, longest = within_turn.piece, self.sampling.max_tokens
+        turn = await self.respond(episode, observation, max_tokens=min(size, longest))
+        longest = min(longest, self.policy.context_length - len(turn.prompt_ids))
+        while turn.truncated and len(turn.response_ids) < longest:
+            if (reason := await within_turn.look(episode, turn)) is not None:
+                return turn, reason
+            await self._go_on(episode, turn, min(size, longest - len(turn.response_ids)))
+        return turn, None
+
+    async def _go_on(self, episode: Episode, turn: Turn, max_tokens: int) -> None:
+        """Sample more tokens of an unfinished turn, in place."""
+        said = len(turn.response_ids)
+        key, seed = (
+            f"{episode.id}#{turn.index}+{said:06d}",
+            self.streams.seed("sample", episode.id, turn.index, said),
+        )
+        prompt = (*turn.prompt_ids, *turn.response_ids)
+        sample = await self._sample(key, prompt, seed, episode.id, max_tokens=max_tokens, own_limit=True)
+        self.sampled_tokens += len(sample.token_ids)
+        turn.response_ids += sample.token_ids
+        turn.logprobs += sample.logprobs
+        turn.truncated = sample.truncated
+        turn.response = self.renderer.reply_text(turn.response_ids)
+        turn.action = self.prompter.parse(turn.response)
+        turn.executed = turn.action if turn.action is not None else ""
 
     async def complete(self, messages: Sequence[Message], *, key: str, max_tokens: int = 1024) -> Sample:
         """One free-standing model call (reflections, the self teacher)."""

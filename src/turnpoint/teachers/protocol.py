@@ -89,9 +89,9 @@ class TurnScore:
     turn: int
     """Index of the turn."""
     start: int
-    """Position of the first response token in the sequence that the teacher read, at least 1."""
+    """Position of the first scored token in the sequence that the teacher read, at least 1."""
     token_ids: tuple[int, ...]
-    """The tokens found at ``start``, ``start + 1`` and so on: exactly the turn's response."""
+    """The tokens found at ``start``, ``start + 1`` and so on: exactly the turn's response, or its last part."""
     logprobs: Floats
     """Log-probability of each of them given all tokens before it, in nats, ``[len(token_ids)]``."""
 
@@ -104,8 +104,11 @@ class ScoringTeacher(Protocol):
     remote: bool
     """Answers take time outside this process, so that others can go on meanwhile."""
 
-    async def score(self, episode: Episode, turns: Sequence[Turn]) -> list[TurnScore]:
+    async def score(self, episode: Episode, turns: Sequence[Turn], first: int = 0) -> list[TurnScore]:
         """Score turns of ``episode`` (in order, each with at least one response token), turn by turn.
+
+        ``first``: leave out so many leading tokens of each response; they were scored before, while the (single)
+        turn was being sampled.
 
         Called for the newest turn while the episode is being played (``episode.stop`` is None then) or for many
         turns at once afterwards. Calls of several episodes may be open at the same time; what becomes ready

@@ -37,15 +37,17 @@ class ScriptedScoring:
         """(episode id, indices of its turns) of each call."""
         self.closed = False
 
-    async def score(self, episode: Episode, turns: Sequence[Turn]) -> list[TurnScore]:
+    async def score(self, episode: Episode, turns: Sequence[Turn], first: int = 0) -> list[TurnScore]:
         self.asked.append((episode.id, tuple(turn.index for turn in turns)))
         await asyncio.sleep(self.delay)
-        return [self._score(episode, turn) for turn in turns]
+        return [self._score(episode, turn, first) for turn in turns]
 
-    def _score(self, episode: Episode, turn: Turn) -> TurnScore:
+    def _score(self, episode: Episode, turn: Turn, first: int) -> TurnScore:
         given = np.asarray(self.values(episode, turn), dtype=np.float64)
         logprobs = np.full(len(turn.response_ids), float(given)) if given.ndim == 0 else given
-        return TurnScore(turn.index, len(turn.prompt_ids), turn.response_ids, logprobs)
+        return TurnScore(
+            turn.index, len(turn.prompt_ids) + first, turn.response_ids[first:], logprobs[first:]
+        )
 
     async def check(self) -> None: ...
 

@@ -42,9 +42,17 @@ class ScoringCounters:
         return {name: float(value) for name, value in (totals | failures).items()}
 
 
-def as_passages(turns: Sequence[Turn]) -> list[Passage]:
-    """What must be read to score ``turns``: turns whose prompts extend each other share one passage."""
-    return merge_requests([ScoreRequest(turn.prompt_ids, turn.response_ids) for turn in turns])
+def as_passages(turns: Sequence[Turn], first: int) -> list[Passage]:
+    """What must be read to score ``turns``: turns whose prompts extend each other share one passage.
+
+    ``first``: number of leading response tokens of each turn that need no score.
+    """
+    return merge_requests(
+        [
+            ScoreRequest((*turn.prompt_ids, *turn.response_ids[:first]), turn.response_ids[first:])
+            for turn in turns
+        ]
+    )
 
 
 def as_scores(

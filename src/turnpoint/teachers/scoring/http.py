@@ -86,10 +86,10 @@ class HttpScoring:
     def _count_retry(self) -> None:
         self.counters.retries += 1
 
-    async def score(self, episode: Episode, turns: Sequence[Turn]) -> list[TurnScore]:
+    async def score(self, episode: Episode, turns: Sequence[Turn], first: int = 0) -> list[TurnScore]:
         if self._ask is None:
             await self.check()
-        passages = as_passages(turns)
+        passages = as_passages(turns, first)
         longest, limit = max(len(p.ids) for p in passages), self.settings.context_length
         if limit is not None and longest > limit:
             raise self.counters.fail(
@@ -103,7 +103,7 @@ class HttpScoring:
                 failure.reason, f"episode {episode.id}, turn {turns[0].index} on: {failure}"
             ) from None
         self.counters.requests += len(passages)
-        self.counters.scored_tokens += sum(len(turn.response_ids) for turn in turns)
+        self.counters.scored_tokens += sum(len(turn.response_ids) - first for turn in turns)
         return as_scores(turns, passages, values)
 
     async def _score(self, passage: Passage) -> list[Floats]:

@@ -83,8 +83,8 @@ class LocalScoring:
         self._batcher: Batcher[_Job, list[list[Floats]]] = Batcher(self._work, batch)
         self._step = 0
 
-    async def score(self, episode: Episode, turns: Sequence[Turn]) -> list[TurnScore]:
-        passages = as_passages(turns)
+    async def score(self, episode: Episode, turns: Sequence[Turn], first: int = 0) -> list[TurnScore]:
+        passages = as_passages(turns, first)
         self._refuse_misfits(episode, passages)
         self._enter_step(episode.step)
         kept = episode.stop is None or self.model.sessions.holds(episode.id)
@@ -93,7 +93,7 @@ class LocalScoring:
         if kept and episode.stop is not None:
             self.model.sessions.end_session(episode.id)
         self.counters.requests += 1
-        self.counters.scored_tokens += sum(len(turn.response_ids) for turn in turns)
+        self.counters.scored_tokens += sum(len(turn.response_ids) - first for turn in turns)
         return as_scores(turns, passages, values)
 
     def _enter_step(self, step: int) -> None:

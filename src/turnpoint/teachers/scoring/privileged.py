@@ -63,24 +63,29 @@ class PrivilegedScoring:
         self.counters = ScoringCounters()
         self._batcher: Batcher[list[ScoreRequest], list[Floats]] = Batcher(self._work, settings.batch)
 
-    async def score(self, episode: Episode, turns: Sequence[Turn]) -> list[TurnScore]:
+    async def score(self, episode: Episode, turns: Sequence[Turn], first: int = 0) -> list[TurnScore]:
         text = self.settings.text(episode.task)
         self.counters.requests += 1
         if not text:
             # The student's own log-probs under the very same prompt: nothing to compute.
             return [
-                TurnScore(turn.index, len(turn.prompt_ids), turn.response_ids, np.asarray(turn.logprobs))
+                TurnScore(
+                    turn.index,
+                    len(turn.prompt_ids) + first,
+                    turn.response_ids[first:],
+                    np.asarray(turn.logprobs[first:]),
+                )
                 for turn in turns
             ]
-        requests = [self._request(episode, turn, text) for turn in turns]
+        requests = [self._request(episode, turn, text, first) for turn in turns]
         values = await self._batcher.do(f"{episode.id}#{turns[0].index:06d}", requests)
-        self.counters.scored_tokens += sum(len(turn.response_ids) for turn in turns)
+        self.counters.scored_tokens += sum(len(request.response_ids) for request in requests)
         return [
             TurnScore(turn.index, len(request.prompt_ids), request.response_ids, logprobs)
             for turn, request, logprobs in zip(turns, requests, values, strict=True)
         ]
 
-    def _request(self, episode: Episode, turn: Turn, text: str) -> ScoreRequest:
+    def _request(self, episode: Episode, turn: Turn, text: str, first: int) -> ScoreRequest:
         """The turn's response under the privileged prompt; never truncated. Raises ``TeacherError``."""
         prompter, policy = self.student.prompter, self.student.policy
         if self.settings.place == "hint":
@@ -94,7 +99,7 @@ class PrivilegedScoring:
                 f"turn {turn.index} of episode {episode.id} has {len(prompt)} prompt tokens with the privileged text; "
                 f"with its response they exceed the context length of {policy.context_length}",
             )
-        return ScoreRequest(prompt, turn.response_ids)
+        return ScoreRequest((*prompt, *turn.response_ids[:first]), turn.response_ids[first:])
 
     def _work(self, jobs: list[list[ScoreRequest]]) -> list[list[Floats]]:
         requests = [request for job in jobs for request in job]
