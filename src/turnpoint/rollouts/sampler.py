@@ -38,10 +38,23 @@ class Sampler:
         while self._new or self._open:
             await self._settle()
             self._submit()
-            for ticket, sample in self.policy.advance():
+            try:
+                finished = self.policy.advance()
+            except Exception as error:
+                self._fail(error)
+                return
+            for ticket, sample in finished:
                 future = self._open.pop(ticket)
                 if not future.cancelled():
                     future.set_result(sample)
+
+    def _fail(self, error: Exception) -> None:
+        """A broken policy is an error of whoever waits for it; without this they would wait for ever."""
+        waiting = [*self._open.values(), *(future for *_, future in self._new)]
+        self._open, self._new = {}, []
+        for future in waiting:
+            if not future.done():
+                future.set_exception(error)
 
     async def _settle(self) -> None:
         quiet, known = 0, len(self._new)
