@@ -17,7 +17,11 @@ def describe_methods() -> list[dict[str, Any]]:
     for name in method_registry.names():
         settings = method_registry.get(name)
         options = {
-            key: {"default": field.get_default(call_default_factory=True), "about": field.description or ""}
+            key: {
+                "default": None if field.is_required() else field.get_default(call_default_factory=True),
+                "required": field.is_required(),
+                "about": " ".join((field.description or "").split()),
+            }
             for key, field in settings.model_fields.items()
             if key != "kind"
         }
@@ -49,4 +53,5 @@ def methods(
         typer.echo(f"{method['name']}  {method['title']} ({method['paper']}): {' + '.join(method['terms'])}")
         if options:
             for key, option in method["options"].items():
-                typer.echo(f"    {key} = {option['default']}  {option['about']}")
+                value = "(required)" if option["required"] else option["default"]
+                typer.echo(f"    {key} = {value}  {option['about']}")

@@ -115,6 +115,7 @@ class FullRetrySettings(PromptingSettings):
     """Retry from the start, without memory."""
 
     title: ClassVar[str] = "Full retry"
+    paper: ClassVar[str] = "arXiv 2607.03702"
 
     kind: Literal["full_retry"] = "full_retry"
 
