@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from turnpoint.config import ConfigError
+from turnpoint.methods import Teachers
 from turnpoint.methods.grpo import GRPOSettings
 from turnpoint.methods.pivotopd import PivotOPDSettings
-from turnpoint.records import RowKind
-from turnpoint.testing import replay_suite, stochastic_suite
+from turnpoint.prompts import PromptSettings
+from turnpoint.records import RowKind, StopReason
+from turnpoint.testing import crashing_suite, replay_suite, stochastic_suite
 from turnpoint.testing.harness import random_agent
 
 ZERO = {"w_prev": 0.0, "w_traj": 0.0, "recovery_turns": 0}
@@ -223,3 +225,35 @@ def test_settings_that_cannot_work_are_refused(play) -> None:
         play(PivotOPDSettings(group=2), teacher=object(), suite=stochastic_suite())
     with pytest.raises(ValueError, match="recovery_turns >= 1"):
         PivotOPDSettings(ablation="recovery_only", recovery_turns=0)
+
+
+def test_preventive_only_works_where_states_cannot_be_reproduced(scripted_teacher) -> None:
+    """The ablation has no recovery, so it needs no replay whatever ``recovery_turns`` says."""
+    settings = PivotOPDSettings(ablation="preventive_only")
+    settings.check(stochastic_suite().capabilities, Teachers(naming=scripted_teacher()))
+
+
+@pytest.mark.parametrize("inert", [{"ablation": "recovery_only", "w_rec": 0}, {"max_recoveries": 0}])
+def test_settings_that_would_do_nothing_are_refused(inert) -> None:
+    with pytest.raises(ValueError, match="set "):
+        PivotOPDSettings(**inert)
+
+
+def test_a_hinted_prompt_that_does_not_fit_costs_its_signal_and_is_counted(play, scripted_teacher) -> None:
+    settings = PivotOPDSettings(group=4, ablation="reverse_kl_recovery", w_prev=0.1)
+    free = play(settings, teacher=scripted_teacher())
+    longest = max(len(turn_of(free, row).prompt_ids) for row in rows_of(free, RowKind.RECOVERY))
+    tight = play(settings, teacher=scripted_teacher(), prompt=PromptSettings(max_prompt_tokens=longest))
+    assert tight.tally["recovery_skipped/prompt_too_long"] > 0
+    assert tight.tally["dropped_tokens/recovery_prompt_too_long"] > 0
+    trained = sum(len(row.response_ids) for row in tight.rows)
+    dropped = sum(value for name, value in tight.tally.items() if name.startswith("dropped_tokens/"))
+    assert trained + dropped == tight.sampled
+
+
+def test_episodes_that_ended_by_a_fault_are_not_analysed(play, scripted_teacher) -> None:
+    played = play(PivotOPDSettings(group=4), teacher=scripted_teacher(), suite=crashing_suite(fault_every=2))
+    broken = [e for g in played.groups for e in g.episodes if e.stop == StopReason.ENV_ERROR]
+    assert broken
+    assert all(not e.pivots for e in broken)
+    assert played.tally["reports_skipped/unusable_episode"] == len(broken)

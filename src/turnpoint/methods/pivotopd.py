@@ -19,13 +19,13 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, fie
 from turnpoint.config import ConfigError
 from turnpoint.credit import distillation_advantages
 from turnpoint.envs import Capabilities, EnvError
-from turnpoint.methods.parts import outcome_rows, play_groups, record_advantages
+from turnpoint.methods.parts import UNUSABLE, outcome_rows, play_groups, record_advantages
 from turnpoint.methods.protocol import MethodSettings, Teachers
 from turnpoint.methods.rules import Stopping, StopRule, StopSettings, whole_turns
 from turnpoint.methods.situations import branch_situation, resolve, situation
 from turnpoint.methods.tally import Tally
 from turnpoint.policy import ContextOverflow, ScoreRequest
-from turnpoint.prompts import GENERIC_REFLECTION, Prompter, assert_unhinted, leaks
+from turnpoint.prompts import Prompter, assert_unhinted, leaks
 from turnpoint.records import Episode, Group, Pivot, Row, RowKind, Task, Turn
 from turnpoint.rollouts import Branch, Rollouts, Scorer
 from turnpoint.teachers.protocol import NamingTeacher, Situation, TeacherError
@@ -80,9 +80,16 @@ class PivotOPDSettings(MethodSettings):
 
     @model_validator(mode="after")
     def _not_inert(self) -> Self:
-        if self.ablation == "recovery_only" and self.recovery_turns == 0:
+        recovers = self.w_rec > 0 and self.recovery_turns > 0
+        if self.ablation == "recovery_only" and not recovers:
             raise ValueError(
-                "ablation recovery_only with recovery_turns 0 distils nothing; set recovery_turns >= 1"
+                "ablation recovery_only distils nothing with recovery_turns 0 or w_rec 0; set recovery_turns >= 1 "
+                "and w_rec > 0"
+            )
+        if recovers and self.max_recoveries == 0:
+            raise ValueError(
+                "recovery_turns and w_rec ask for recovery, but max_recoveries 0 allows none; set max_recoveries "
+                ">= 1, or recovery_turns 0"
             )
         return self
 
@@ -103,9 +110,10 @@ class PivotOPDSettings(MethodSettings):
     def check(self, capabilities: Capabilities, teachers: Teachers) -> None:
         if self.stop is not None:
             self.stop.check(self.kind, teachers)
-        if self.effective().distils:
+        effective = self.effective()
+        if effective.distils:
             teachers.require_naming("pivotopd")
-        if self.recovery_turns > 1 and not capabilities.deterministic:
+        if effective.recovery_turns > 1 and not capabilities.deterministic:
             raise ConfigError(
                 f"method.recovery_turns is {self.recovery_turns}, but this environment is not deterministic, so the "
                 "state after a pivotal turn cannot be reproduced; set method.recovery_turns to 1"
@@ -145,7 +153,9 @@ class PivotOPD(Stopping):
         if not self.settings.distils:
             return groups
         teacher = teachers.require_naming("pivotopd")
-        episodes = [episode for group in groups for episode in group.episodes if episode.turns]
+        played = [episode for group in groups for episode in group.episodes if episode.turns]
+        episodes = [episode for episode in played if episode.stop not in UNUSABLE]
+        self.tally.add("reports_skipped/unusable_episode", len(played) - len(episodes))
         await asyncio.gather(*(self._analyse(episode, teacher, rollouts) for episode in episodes))
         jobs = self._queue(groups, rollouts)
         branches = await asyncio.gather(*(self._recover(job, rollouts, teacher) for job in jobs))
@@ -278,7 +288,7 @@ class PivotOPD(Stopping):
         """Why a sampled recovery turn cannot be used, or None."""
         if not turn.valid:
             return "no_action"
-        if leaks(turn.response) or hint in turn.response:
+        if turn.hint is not None and (leaks(turn.response) or hint in turn.response):
             return "hint_leaked"
         if target is not None:
             agrees = resolve(turn.executed, turn.observation) == target
@@ -290,7 +300,7 @@ class PivotOPD(Stopping):
     def _hint(self, prompter: Prompter, action: str | None) -> str:
         """The hint that names ``action``, or the generic reflection of the ablation without gold actions."""
         if action is None or self.settings.ablation == "hints_without_gold":
-            return GENERIC_REFLECTION
+            return prompter.generic_hint()
         return prompter.hint_text(action)
 
     async def _ask(self, teacher: NamingTeacher, where: Situation) -> str | None:
@@ -312,8 +322,10 @@ class PivotOPD(Stopping):
             pivot = next((p for p in episode.pivots if p.turn == turn.index and p.resolved), None)
             if s.w_prev > 0 and pivot is not None and pivot.resolved is not None:
                 hint = self._hint(scorer.prompter, pivot.resolved)
+                assert_unhinted(turn.messages, [hint])
                 self._want(wanted, "preventive", s.w_prev, turn, row, scorer.hinted(turn, hint))
             if s.w_traj > 0 and episode.lesson:
+                assert_unhinted(turn.messages, [scorer.prompter.lesson_text(episode.lesson)])
                 self._want(wanted, "lesson", s.w_traj, turn, row, scorer.with_lesson(turn, episode.lesson))
         hinted = await scorer.logprobs([request for *_, request in wanted])
         for (name, weight, turn, row, _), logprobs in zip(wanted, hinted, strict=True):
@@ -354,7 +366,10 @@ class PivotOPD(Stopping):
             assert turn.hint is not None
             requests.append(scorer.hinted(turn, turn.hint) if from_student else scorer.plain(turn))
         kept = [(b, t, r) for (b, t), r in zip(turns, requests, strict=True) if r is not None]
-        self.tally.add("recovery_skipped/prompt_too_long", len(turns) - len(kept))
+        for (_, turn), request in zip(turns, requests, strict=True):
+            if request is None:
+                self.tally.add("recovery_skipped/prompt_too_long")
+                self.tally.add("dropped_tokens/recovery_prompt_too_long", len(turn.response_ids))
         scored = await scorer.logprobs([request for *_, request in kept])
         return [
             (turn, self._recovery_row(branch, turn, request, logprobs, from_student))

@@ -51,6 +51,10 @@ class Prompter:
         """The hint that names ``action``, in this prompt's wording."""
         return self.style.hint(action)
 
+    def generic_hint(self) -> str:
+        """A hint that names no action, in this prompt's wording (the ablation without gold actions)."""
+        return self.style.generic_hint()
+
     def lesson_text(self, lesson: str) -> str:
         """An episode lesson in this prompt's wording."""
         return self.style.lesson(lesson)

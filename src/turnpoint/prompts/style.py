@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from turnpoint.prompts.hints import REMARK_LIMIT, hint_text, lesson_text, remark_text
+from turnpoint.prompts.hints import GENERIC_REFLECTION, REMARK_LIMIT, hint_text, lesson_text, remark_text
 from turnpoint.prompts.settings import PromptSettings
 from turnpoint.records import Observation, Turn
 
@@ -60,6 +60,10 @@ class Style:
         """The hint that names ``action``."""
         return hint_text(action)
 
+    def generic_hint(self) -> str:
+        """A hint that names no action: look back and think."""
+        return GENERIC_REFLECTION
+
     def lesson(self, lesson: str) -> str:
         """An episode lesson."""
         return lesson_text(lesson)
@@ -96,6 +100,9 @@ class CompactStyle(Style):
     def hint(self, action: str) -> str:
         return f"Hint: {action}"
 
+    def generic_hint(self) -> str:
+        return "Hint: look"
+
     def lesson(self, lesson: str) -> str:
         return f"Lesson: {lesson}"
 
@@ -105,7 +112,10 @@ class CompactStyle(Style):
     @property
     def vocabulary(self) -> tuple[str, ...]:
         """Every word this wording adds to what the environment shows."""
-        return ("Task: Act: Can: , Did: none Now: Hint: Lesson: Remark: <action> </action> <think> </think>",)
+        return (
+            "Task: Act: Can: , Did: none Now: Hint: look Lesson: Remark: <action> </action> <think> </think>",
+            "Do instead of .",  # what a lesson of the oracle says around actions
+        )
 
 
 def make_style(settings: PromptSettings) -> Style:
