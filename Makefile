@@ -10,7 +10,7 @@ WORKERS ?= 2
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup quickstart test core lint types fast slow clean
+.PHONY: help setup quickstart test core lint types clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22

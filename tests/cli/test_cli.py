@@ -58,6 +58,13 @@ def test_envs_check_says_no_with_exit_code_1(cli) -> None:
     assert "FAIL" in result.output
 
 
+def test_envs_check_tells_skipped_proofs_from_kept_ones(cli) -> None:
+    lines = cli("envs", "check", TOY, "oracle=false", "--quick", "--tasks", "1").output.splitlines()
+    verdicts = {line[5:].split(":")[0]: line[:4] for line in lines}
+    assert verdicts["oracle path"] == "skip"
+    assert verdicts["tasks"] == "ok  "
+
+
 @pytest.mark.parametrize("recipe", list_recipes(), ids=lambda path: path.stem)
 def test_recipes_are_valid_and_described(recipe: Path) -> None:
     assert recipe.read_text().startswith("# ")

@@ -36,7 +36,8 @@ def turns(draw: st.DrawFn) -> list[Turn]:
     made: list[Turn] = []
     tokens: tuple[int, ...] = ()
     messages: tuple[Message, ...] = ()
-    for index in range(draw(st.integers(0, 4))):
+    first = draw(st.sampled_from([0, 0, 1, 4]))
+    for index in range(first, first + draw(st.integers(0, 4))):
         grows = draw(st.booleans())
         tokens = (tokens if grows else ()) + draw(ids)
         messages = (messages if grows else ()) + (Message("user", draw(text)),)
@@ -88,7 +89,9 @@ def episodes(draw: st.DrawFn) -> Episode:
                 [
                     None,
                     Reflection(),
-                    Reflection((Message("user", "why?"),), (1,), (2, 3), (-1.0, -2.0), "r", True, 0, "look", True),
+                    Reflection(
+                        (Message("user", "why?"),), (1,), (2, 3), (-1.0, -2.0), "r", True, 0, "look", True
+                    ),
                 ]
             )
         ),
@@ -102,6 +105,14 @@ def episodes(draw: st.DrawFn) -> Episode:
 def test_round_trip(episode: Episode) -> None:
     line = json.dumps(episode_to_dict(episode))
     assert episode_from_dict(json.loads(line)) == episode
+
+
+def test_turns_of_a_branch_keep_their_places() -> None:
+    branch = Episode(
+        "b", Task("t", "toy"), [Turn(4, Observation("o")), Turn(5, Observation("p"))], forked_from=Fork("a", 4)
+    )
+    assert [turn.index for turn in episode_from_dict(episode_to_dict(branch)).turns] == [4, 5]
+    assert "first_turn" not in episode_to_dict(simple("whole"))
 
 
 def simple(name: str) -> Episode:

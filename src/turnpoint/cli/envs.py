@@ -71,6 +71,7 @@ def check(
         print_json(report.to_dict())
     else:
         for item in report.checks:
-            typer.echo(f"{'ok  ' if item.ok else 'FAIL'} {item.name}: {item.detail}")
+            verdict = "skip" if item.skipped else "ok  " if item.ok else "FAIL"
+            typer.echo(f"{verdict} {item.name}: {item.detail}")
     if not report.ok:
         raise typer.Exit(NO)

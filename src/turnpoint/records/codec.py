@@ -1,7 +1,8 @@
 """The JSON form of an episode.
 
 Long histories are stored once: a turn's prompt is written as the number of leading tokens (and messages) it
-shares with what came before, plus the rest.
+shares with what came before, plus the rest. Turns follow each other without gaps, so that only the index of the
+first one is written, and only where it is not 0 (a branch starts after its parent's turns).
 """
 
 from __future__ import annotations
@@ -181,6 +182,7 @@ def episode_to_dict(episode: Episode) -> dict[str, Any]:
             "attempt": _drop_empty(
                 {"index": attempt.index or None, "remarks": list(attempt.remarks), "chain": attempt.chain}
             ),
+            "first_turn": episode.turns[0].index or None if episode.turns else None,
             "turns": turns,
             "final_observation": _observation_to_dict(episode.final_observation)
             if episode.final_observation
@@ -223,7 +225,7 @@ def _episode_from_dict(data: dict[str, Any]) -> Episode:
     turns: list[Turn] = []
     tokens: tuple[int, ...] = ()
     messages: tuple[Message, ...] = ()
-    for index, item in enumerate(data.get("turns", ())):
+    for index, item in enumerate(data.get("turns", ()), start=data.get("first_turn", 0)):
         turn = _turn_from_dict(item, index, tokens, messages)
         turns.append(turn)
         tokens, messages = turn.prompt_ids + turn.response_ids, turn.messages

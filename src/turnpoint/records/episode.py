@@ -122,7 +122,11 @@ class Turn:
     gold_actions: tuple[str, ...] = ()
     """Best actions by the oracle before acting, where it was asked."""
     scores: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    """Per-token signals by name (``advantage``, ``hinted``, ``teacher``), each of the response's length."""
+    """Per-token signals by name, each of the response's length.
+
+    ``advantage`` is what was trained; ``teacher`` holds the log-probs of a scoring teacher; ``preventive``, ``lesson``
+    and ``self_teacher`` are parts of the advantage.
+    """
     snapshot: Any = None
     """Environment state before the action; in memory only, never written."""
 
