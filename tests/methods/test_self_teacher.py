@@ -17,6 +17,7 @@ from turnpoint.methods.self_teacher import SHIFT
 from turnpoint.prompts import PromptSettings
 from turnpoint.rollouts import RolloutSettings
 from turnpoint.testing import crashing_suite, toy_suite
+from turnpoint.testing.scripted_scoring import ScriptedScoring
 
 METHODS = {
     "rlsd": (RLSDSettings, {"mix": 0.0}),
@@ -140,9 +141,26 @@ def test_the_sibling_is_the_shortest_other_success(easy) -> None:
 
 def test_a_teacher_that_reaches_no_token_is_said_aloud(easy) -> None:
     nobody_solves = {"rooms": 5, "max_turns": 2}
-    played = easy(RLSDSettings(group=3), suite=toy_suite(**nobody_solves))
+    played = easy(SDARSettings(group=3), suite=toy_suite(**nobody_solves))
     assert played.tally["signal_empty/teacher"] == 1
     assert played.tally["teacher_skipped/no_text"] == len(played.rows)
+
+
+@pytest.mark.parametrize("kind", [RLSDSettings, AgentOPSDSettings])
+def test_weights_of_nothing_ask_nobody(easy, kind) -> None:
+    played = easy(kind(group=3, privileged="feedback"), suite=toy_suite(rooms=5, max_turns=2))
+    assert not any(row.advantages.any() for row in played.rows)
+    assert not any(name.startswith(("teacher_", "signal_empty")) for name in played.tally)
+
+
+def test_a_scoring_teacher_can_stand_in(easy) -> None:
+    teacher = ScriptedScoring(lambda episode, turn: -0.5 - 0.1 * turn.index)
+    played = easy(SDARSettings(group=4, privileged="scoring", coef=0.5, beta=2.0), scoring=teacher)
+    plain = easy(GRPOSettings(group=4))
+    for row, base in zip(played.rows, plain.rows, strict=True):
+        gap = -0.5 - 0.1 * row.turn - row.old_logprobs
+        expected = base.advantages + 0.5 / (1 + np.exp(-2.0 * gap))
+        np.testing.assert_allclose(row.advantages, expected, atol=1e-12)
 
 
 def test_privileged_prompts_that_do_not_fit_are_skipped_not_cut(easy) -> None:

@@ -340,6 +340,14 @@ def test_descending_the_divergence_brings_the_student_to_its_teacher(make_policy
     assert values[-1] < 0.5 * values[0]
 
 
+def test_reduced_precision_gives_nearly_the_same_value(make_policy: MakePolicy) -> None:
+    full, half = make_policy(), make_policy(dtype="bfloat16", mini_batch_rows=2)
+    rows = taught(rows_for(full, zero=True), DivergenceSpec("jsd", top_k=20))
+    one, two = full.update(rows), half.update(rows)
+    assert two["divergence"] == pytest.approx(one["divergence"], rel=0.1)
+    assert np.isfinite(two["grad_norm"])
+
+
 def test_zero_advantage_rows_with_a_divergence_are_kept(make_policy: MakePolicy) -> None:
     policy = make_policy(loss={"drop_zero_advantage_rows": True})
     rows = taught(rows_for(policy, zero=True), DivergenceSpec("jsd"), every=2)

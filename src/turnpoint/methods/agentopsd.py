@@ -18,7 +18,7 @@ from turnpoint.methods.parts import record_advantages
 from turnpoint.methods.protocol import Teachers
 from turnpoint.methods.self_teacher import PairedRows, SelfTaught, SelfTeacherSettings, shift
 from turnpoint.policy.protocol import Floats
-from turnpoint.records import Group, Row, Turn
+from turnpoint.records import Group, Row
 from turnpoint.rollouts import Scorer
 
 
@@ -59,13 +59,14 @@ class AgentOPSD(SelfTaught):
     async def credit(self, groups: Sequence[Group], scorer: Scorer, teachers: Teachers) -> list[Row]:
         """One row for each turn, all its tokens with the turn's share of the outcome."""
         pairs = self.settings.outcome_rows(groups, self.tally)
-        if self.settings.distils:
-            scored = await self.teacher_logprobs(pairs, groups, scorer)
-            episodes: dict[str, list[tuple[Turn, Row, Floats | None]]] = {}
-            for (turn, row), teacher in zip(pairs, scored, strict=True):
-                episodes.setdefault(row.episode, []).append((turn, row, teacher))
-            for turns in episodes.values():
-                self._weigh([(turn, row) for turn, row, _ in turns], [teacher for *_, teacher in turns])
+        # A share of nothing is nothing: episodes without an outcome need no teacher.
+        moved = {row.episode for _, row in pairs if row.advantages.any()}
+        taught = [(turn, row) for turn, row in pairs if row.episode in moved]
+        if self.settings.distils and taught:
+            scored = await self.teacher_logprobs(taught, groups, scorer)
+            for name in dict.fromkeys(row.episode for _, row in taught):
+                of = [i for i, (_, row) in enumerate(taught) if row.episode == name]
+                self._weigh([taught[i] for i in of], [scored[i] for i in of])
         record_advantages(pairs)
         return [row for _, row in pairs]
 

@@ -52,9 +52,11 @@ class RLSD(SelfTaught):
         """One row for each turn, its tokens weighted."""
         s = self.settings
         pairs = s.outcome_rows(groups, self.tally)
-        if s.distils:
-            scored = await self.teacher_logprobs(pairs, groups, scorer)
-            for (turn, row), teacher in zip(pairs, scored, strict=True):
+        # A weight of nothing is nothing: rows without an outcome need no teacher.
+        moved = [(turn, row) for turn, row in pairs if row.advantages.any()]
+        if s.distils and moved:
+            scored = await self.teacher_logprobs(moved, groups, scorer)
+            for (turn, row), teacher in zip(moved, scored, strict=True):
                 if teacher is not None:
                     shift(
                         turn,
