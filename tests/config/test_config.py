@@ -105,3 +105,24 @@ def test_registry_takes_outside_classes_and_checks_them() -> None:
         registry.get("gone")
     with pytest.raises(ConfigError, match="needs 'kind'"):
         registry.parse({"x": 1})
+
+
+def test_a_section_given_in_part_keeps_the_rest_of_its_default() -> None:
+    class Inner(Settings):
+        kind: str = "adamw"
+        lr: float = 1e-6
+        betas: tuple[float, float] = (0.9, 0.95)
+
+    class Middle(Settings):
+        inner: Inner = Inner(kind="muon", lr=3e-3)
+        size: int = 1
+
+    class Outer(Settings):
+        middle: Middle = Middle(inner=Inner(kind="muon", lr=0.02), size=7)
+
+    partly = Outer.model_validate({"middle": {"inner": {"betas": [0.5, 0.6]}}})
+    assert partly.middle == Middle(inner=Inner(kind="muon", lr=0.02, betas=(0.5, 0.6)), size=7)
+    assert Middle.model_validate({"inner": {"lr": 1.0}}).inner == Inner(kind="muon", lr=1.0)
+    assert Middle.model_validate({"inner": {"kind": "adamw"}}).inner == Inner()
+    with pytest.raises(ValueError, match="did you mean 'betas'"):
+        Outer.model_validate({"middle": {"inner": {"beta": [0.5, 0.6]}}})
