@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from turnpoint.config import ConfigError, Registry, Settings, apply_overrides, load_yaml
+from turnpoint.config.explain import names_secret, redact
 from turnpoint.testing.toy_env import KIND as TOY
 from turnpoint.training.settings import RunConfig, load_run_config
 
@@ -60,6 +61,46 @@ def test_a_kind_alone_is_enough() -> None:
 def test_malformed_overrides(override: str) -> None:
     with pytest.raises(ConfigError, match="override"):
         apply_overrides({"seed": 1}, [override])
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "teacher.base_url=http://me:SECRET@host/v1",
+        "teacher.base_url=http://me:SECRET/more@host/v1",
+        "teacher.base_url=me:SECRET@host/v1",
+        "teacher.base_url=ftp://host/v1?api_key=SECRET&x=1",
+        "teacher.api_key_env=sk-SECRET",
+        "teacher.timeout=http://SECRET@host",
+        "teacher.api_key='SECRET",
+        "teacher.base_url={http://me:SECRET@host",
+        "teacher.kind.x=http://me:SECRET@host",
+        "policy.kind=http://me:SECRET@host",
+        "http://me:SECRET@host",
+    ],
+)
+def test_secrets_are_not_repeated(override: str) -> None:
+    teacher = {"kind": "http", "base_url": "http://host/v1", "model": "m"}
+    with pytest.raises(ConfigError) as caught:
+        load_run_config(MINIMAL | {"teacher": teacher}, [override])
+    assert "SECRET" not in str(caught.value)
+
+
+def test_what_is_no_secret_is_shown() -> None:
+    assert redact("mean@k of http://host:80/v1, me@host") == "mean@k of http://host:80/v1, me@host"
+    assert names_secret("teacher.extra_body.hf_token")
+    assert not names_secret("policy.token_budget")
+    assert not names_secret("rollout.max_response_tokens")
+    with pytest.raises(ConfigError, match=r"policy\.token_budget.*set to 'many'"):
+        load_run_config(MINIMAL, ["policy.token_budget=many"])
+
+
+def test_a_broken_file_is_placed_without_its_text(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("teacher:\n  api_key: 'SECRET\n")
+    with pytest.raises(ConfigError, match="line 3") as caught:
+        load_yaml(path)
+    assert "SECRET" not in str(caught.value)
 
 
 def test_cut_sampling_is_refused_in_training() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from turnpoint.config.explain import names_secret, redact
 from turnpoint.config.strict import ConfigError
 
 
@@ -26,7 +27,7 @@ def _load(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"cannot read config {path}: {error.strerror or error}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid YAML: {error}") from error
+        raise ConfigError(f"{path} is not valid YAML: {_fault(error)}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"{path} holds {type(data).__name__}, not a mapping of settings")
     base = data.pop("base", None)
@@ -60,24 +61,33 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str,
     for text in overrides:
         path, sign, value = text.partition("=")
         keys = path.strip().split(".")
+        shown = f"{path}=…" if sign and names_secret(path) else redact(text)
         if not sign or not all(keys):
-            raise ConfigError(f"override '{text}' is not of the form section.setting=value")
+            raise ConfigError(f"override '{shown}' is not of the form section.setting=value")
         try:
             parsed = yaml.safe_load(value)
         except yaml.YAMLError as error:
-            raise ConfigError(f"override '{text}': the value is not valid YAML: {error}") from error
-        _set(result, keys, parsed, text)
+            raise ConfigError(f"override '{shown}': the value is not valid YAML: {_fault(error)}") from error
+        _set(result, keys, parsed, shown)
     return result
 
 
-def _set(data: dict[str, Any], keys: list[str], value: Any, text: str) -> None:
+def _fault(error: yaml.YAMLError | UnicodeDecodeError) -> str:
+    """What is wrong and where, without the text around it, which may hold a secret."""
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem is None:
+        return redact(str(error))
+    mark = error.problem_mark
+    return error.problem + (f" in line {mark.line + 1}, column {mark.column + 1}" if mark else "")
+
+
+def _set(data: dict[str, Any], keys: list[str], value: Any, shown: str) -> None:
     *path, last = keys
     for key in path:
         inner = data.setdefault(key, {})
         if isinstance(inner, str):  # `method: grpo` is short for `method: {kind: grpo}`
             inner = data[key] = {"kind": inner}
         if not isinstance(inner, dict):
-            raise ConfigError(f"override '{text}': '{key}' is a single value, not a section")
+            raise ConfigError(f"override '{shown}': '{key}' is a single value, not a section")
         data = inner
     if last == "kind" and data.get("kind") not in (None, value):
         data.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -40,11 +41,21 @@ class EndpointSettings(Settings):
     backoff_max: PositiveFloat = 60.0
     """Longest wait that is not asked for by the server."""
 
+    @field_validator("api_key_env")
+    @classmethod
+    def _variable(cls, name: str | None) -> str | None:
+        if name is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise ValueError("must be the name of an environment variable that holds the key, not the key")
+        return name
+
     @field_validator("base_url")
     @classmethod
     def _plain_url(cls, url: str) -> str:
-        parts = urlsplit(url)
-        _ = parts.port  # raises ValueError if it is no port
+        try:
+            parts = urlsplit(url)
+            _ = parts.port
+        except ValueError:  # its message repeats what may be a part of a password
+            raise ValueError("is no address: host or port cannot be read") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("must be an address that starts with http:// or https://")
         if parts.username or parts.password:
