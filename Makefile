@@ -10,7 +10,7 @@ WORKERS ?= 2
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup quickstart test core lint types clean
+.PHONY: help setup quickstart test core lint types test-browser clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -35,7 +35,10 @@ types: setup
 	$(BIN)/mypy
 
 core: setup
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/browser
+
+test-browser:  ## Browser tests of the report and the inspector (needs Chromium).
+	scripts/test-browser.sh
 
 clean:  ## Remove environments and caches.
 	rm -rf $(VENV) .venvs .cache .mypy_cache .ruff_cache .pytest_cache
