@@ -122,3 +122,29 @@ class Misaligned(ScriptedScoring):
 def test_scores_that_do_not_fit_are_errors_that_name_the_row(play, change, message) -> None:
     with pytest.raises(ValueError, match=rf"row .*toy-\d+/0#\d+.*{message}"):
         play(OPDSettings(), scoring=Misaligned(change))
+
+
+def test_the_expected_gradient_is_that_of_the_exact_reverse_kl() -> None:
+    """Over a toy vocabulary: the mean gradient of the loss with A = log q - log p is the gradient of KL(p || q)."""
+    torch = pytest.importorskip("torch")
+    from turnpoint.policy.loss import policy_loss
+
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(6, generator=generator, dtype=torch.float64, requires_grad=True)
+    teachers = [
+        torch.log_softmax(torch.randn(6, generator=generator, dtype=torch.float64), -1) for _ in range(2)
+    ]
+    gradients = []
+    for teacher in teachers:
+        student = torch.log_softmax(logits, -1)
+        (exact,) = torch.autograd.grad((student.exp() * (student - teacher)).sum(), logits)
+        expected = torch.zeros(6, dtype=torch.float64)
+        for token in range(6):
+            logprob = torch.log_softmax(logits, -1)[token : token + 1]
+            advantage = (teacher[token] - logprob.detach()).reshape(1)
+            loss, _ = policy_loss(logprob, logprob.detach(), advantage, torch.ones(1, dtype=torch.bool))
+            (gradient,) = torch.autograd.grad(loss, logits)
+            expected += student[token].exp().detach() * gradient
+        np.testing.assert_allclose(expected.numpy(), exact.numpy(), atol=1e-6)
+        gradients.append(expected)
+    assert not torch.allclose(*gradients)

@@ -218,6 +218,18 @@ def test_too_long_episodes_are_not_sent() -> None:
         assert scoring_requests(endpoint) == []
 
 
+def test_a_closed_vocabulary_that_knows_no_probe_can_be_proved() -> None:
+    class Closed(CharTokenizer):
+        vocab_size = 12
+
+        def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
+            return [1] * len(text.split())
+
+    with FakeEndpoint(server("prompt_logprobs", cut=Closed().encode)) as endpoint:
+        settings = {"base_url": endpoint.url, "model": "fake-model"}
+        asyncio.run(HttpScoring(HttpScoringSettings.model_validate(settings), Closed()).check())
+
+
 def test_settings() -> None:
     suite = toy_suite()
     policy = ScriptedPolicy(random_agent())

@@ -18,10 +18,13 @@ from turnpoint.records import Episode, StopReason, Turn
 from turnpoint.rollouts import AfterTurn, Rollouts, WithinTurn
 
 
+_LAMBDA = -2.0
+
+
 class StopSettings(Settings):
     """Early stop (STRIDE, arXiv 2609.14636): end an episode that has left what the teacher supports."""
 
-    threshold: float | Literal["auto"] = -2.0
+    threshold: float | Literal["auto"] = _LAMBDA
     """lambda: stop after the first turn at which the sum of turn scores falls below it (strict); about one
     ordinary turn per 0.7. -inf never stops, ``auto`` calibrates it. Configs may call it ``lambda``, and written ones
     do."""
@@ -38,7 +41,7 @@ class StopSettings(Settings):
     @classmethod
     def _lambda(cls, data: Any) -> Any:
         if isinstance(data, dict) and "lambda" in data:
-            if "threshold" in data:
+            if data.get("threshold", _LAMBDA) not in (_LAMBDA, data["lambda"]):
                 raise ValueError("lambda and threshold are two names of one setting; give one of them")
             data = {**data, "threshold": data["lambda"]}
             del data["lambda"]

@@ -129,8 +129,11 @@ class Stride:
         usual = self._whole[1] / self._whole[0] if self._whole[0] else rollouts.max_turns
         new = [turn for episode in played for turn in episode.new_turns]
         saved = 0.0
+        several = len({episode.task.domain for episode in played}) > 1
         for episode in played:
             stopped = episode.stop == StopReason.OUT_OF_SUPPORT
+            if several:
+                self.tally.mean(f"stopped/{episode.task.domain or 'default'}", float(stopped))
             reused = len(episode.turns) - len(episode.new_turns)
             self.tally.mean("stopped", float(stopped))
             self.tally.mean("restarted", float(reused > 0))

@@ -151,8 +151,13 @@ class HttpScoring:
 
     async def _prove_alignment(self, ask: Ask) -> None:
         """Changing the last token must change the last log-prob and no other."""
-        first, other = self._encode(PROBES[0]), self._encode(PROBES[1])
-        lasts = list(dict.fromkeys(token for token in other if token != first[-1]))[:4]
+        first = self._encode(PROBES[0])
+        size = max(getattr(self._tokenizer, "vocab_size", 0), first[-1] + 1, 2)
+        nearby = [
+            (first[-1] + step) % size for step in (1, 7, 101)
+        ]  # for vocabularies without the probes' words
+        others = dict.fromkeys([*self._encode(PROBES[1]), *nearby])
+        lasts = [token for token in others if token != first[-1]][:4]
         try:
             base = (await self._request(ask, first)).of(first, ask)
             moved = []
