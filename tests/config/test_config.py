@@ -104,9 +104,31 @@ def test_a_broken_file_is_placed_without_its_text(tmp_path: Path) -> None:
 
 
 def test_cut_sampling_is_refused_in_training() -> None:
-    with pytest.raises(ConfigError, match=r"rollout.top_p=0.9.*set them to 1 and 0"):
+    with pytest.raises(
+        ConfigError, match=r"rollout.top_p=0.9.*set them to 1 and 0.*recompute_old_logprobs=true"
+    ):
         load_run_config(MINIMAL, ["rollout.top_p=0.9"])
     load_run_config(MINIMAL, ["eval.top_p=0.9"])
+    load_run_config(MINIMAL, ["rollout.top_p=0.9", "train.recompute_old_logprobs=true"])
+
+
+def test_sampling_at_another_temperature_is_refused_in_training() -> None:
+    with pytest.raises(ConfigError, match=r"set policy\.temperature=0\.7"):
+        load_run_config(MINIMAL, ["rollout.temperature=0.7"])
+    for allowed in (
+        ["rollout.temperature=0.7", "policy.temperature=0.7"],
+        ["rollout.temperature=1"],
+        ["rollout.temperature=0.7", "train.steps=0"],
+        ["rollout.temperature=0.7", "train.recompute_old_logprobs=true"],
+        ["policy.temperature=0.7"],
+    ):
+        load_run_config(MINIMAL, allowed)
+
+
+def test_unknown_loggers_name_the_nearest_one() -> None:
+    with pytest.raises(ConfigError, match=r"loggers: .*'tensorbord'; did you mean 'tensorboard'\?"):
+        load_run_config(MINIMAL, ["loggers=[tensorbord]"])
+    assert load_run_config(MINIMAL, ["loggers=[tensorboard]"]).loggers == ["tensorboard"]
 
 
 def test_resolved_config_round_trips() -> None:

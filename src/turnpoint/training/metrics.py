@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -59,10 +60,11 @@ class Logger(Protocol):
 
 
 class _TensorBoard:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, done: int | None) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer: Any = SummaryWriter(str(folder / "tensorboard"))
+        purge = None if done is None else done + 1  # steps that were logged before and are now repeated
+        self._writer: Any = SummaryWriter(str(folder / "tensorboard"), purge_step=purge)
 
     def log(self, step: int, values: dict[str, float]) -> None:
         for name, value in values.items():
@@ -72,18 +74,21 @@ class _TensorBoard:
         self._writer.close()
 
 
-def open_loggers(names: list[str], folder: Path) -> tuple[list[Logger], list[str]]:
-    """Loggers by name, and a note for each that is not installed."""
+LOGGERS: dict[str, Callable[[Path, int | None], Logger]] = {"tensorboard": _TensorBoard}
+"""Loggers beside ``metrics.jsonl``: each is made from the run folder and the step a run was resumed after."""
+
+
+def open_loggers(
+    names: Sequence[str], folder: Path, *, done: int | None = None
+) -> tuple[list[Logger], list[str]]:
+    """Loggers by name, and a note for each that is not installed; ``done``: the step a run was resumed after."""
     loggers: list[Logger] = []
     notes = []
     for name in names:
-        if name != "tensorboard":
-            notes.append(f"logger '{name}' is unknown and was skipped; known: tensorboard")
-            continue
         try:
-            loggers.append(_TensorBoard(folder))
+            loggers.append(LOGGERS[name](folder, done))
         except ImportError:
-            notes.append("logger 'tensorboard' is not installed and was skipped; pip install tensorboard")
+            notes.append(f"logger '{name}' is not installed and was skipped; pip install {name}")
     return loggers, notes
 
 

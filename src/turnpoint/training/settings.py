@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -14,6 +15,7 @@ from pydantic import (
     PositiveInt,
     SerializeAsAny,
     ValidationError,
+    field_validator,
     model_validator,
 )
 
@@ -26,6 +28,7 @@ from turnpoint.rollouts import RolloutSettings
 from turnpoint.teachers.registry import TeacherSettings, teacher_registry
 from turnpoint.teachers.scoring import ScoringTeacherSettings, scoring_registry
 from turnpoint.training.defaults import with_method_defaults
+from turnpoint.training.metrics import LOGGERS
 
 
 class TrainSettings(Settings):
@@ -34,7 +37,7 @@ class TrainSettings(Settings):
     steps: NonNegativeInt = 100
     """Training steps in all; a resumed run goes on to the same number."""
     tasks_per_step: PositiveInt = 16
-    """Tasks sampled in each step, without replacement until all were used."""
+    """Tasks sampled in each step: all tasks come in a new random order in every epoch, and none is left out."""
     checkpoint_every: NonNegativeInt = 10
     """Steps between checkpoints, 0 = only at the end."""
     keep_checkpoints: PositiveInt = 2
@@ -113,12 +116,37 @@ class RunConfig(Settings):
     loggers: list[str] = Field(default_factory=lambda: ["tensorboard"])
     """Loggers beside metrics.jsonl: ``tensorboard``; one that is not installed is skipped with a note."""
 
+    @field_validator("loggers")
+    @classmethod
+    def _known_loggers(cls, names: list[str]) -> list[str]:
+        for name in names:
+            if name not in LOGGERS:
+                near = difflib.get_close_matches(name, LOGGERS, n=1, cutoff=0.5)
+                hint = f"did you mean '{near[0]}'?" if near else f"known loggers: {', '.join(LOGGERS)}"
+                raise ValueError(f"no logger is called '{name}'; {hint}")
+        return names
+
     @model_validator(mode="after")
     def _on_policy(self) -> Self:
-        if (self.rollout.top_p < 1 or self.rollout.top_k > 0) and not self.train.recompute_old_logprobs:
+        rollout, way_out = self.rollout, "train.recompute_old_logprobs=true"
+        if self.train.recompute_old_logprobs:
+            return self
+        if rollout.top_p < 1 or rollout.top_k > 0:
             raise ValueError(
-                f"rollout.top_p={self.rollout.top_p}, rollout.top_k={self.rollout.top_k}: sampling from a cut "
-                "distribution gives log-probs that are not the policy's; set them to 1 and 0"
+                f"rollout.top_p={rollout.top_p}, rollout.top_k={rollout.top_k}: sampling from a cut distribution "
+                f"gives log-probs that are not the policy's; set them to 1 and 0, or set {way_out} to take those "
+                "of the whole distribution"
+            )
+        trained = getattr(self.policy, "temperature", None)  # a policy from outside may have no such setting
+        if (
+            self.train.steps > 0
+            and None not in (rollout.temperature, trained)
+            and rollout.temperature != trained
+        ):
+            raise ValueError(
+                f"rollout.temperature={rollout.temperature} is not policy.temperature={trained}, at which log-probs "
+                f"are trained; set policy.temperature={rollout.temperature} and leave rollout.temperature out, or "
+                f"set {way_out} to score what was sampled at policy.temperature"
             )
         return self
 
