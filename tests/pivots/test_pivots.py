@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from turnpoint.pivots import bootstrap_interval, first_oracle_pivot, oracle_pivots, summarise, wasted_turns
-from turnpoint.records import Episode, Observation, StopReason, Task, Turn
+from turnpoint.records import Episode, Observation, RecordError, StopReason, Task, Turn
 
 
 def episode(path: list[int | None], *, success: bool = False, name: str = "e", actions: str = "") -> Episode:
@@ -34,7 +34,7 @@ def test_ruining_the_task_is_a_pivot_and_the_last_one() -> None:
 def test_unmeasured_episodes_are_refused() -> None:
     blind = episode([3, 2])
     blind.distances_known = False
-    with pytest.raises(ValueError, match="no oracle distances"):
+    with pytest.raises(RecordError, match="no oracle distances"):
         oracle_pivots(blind)
 
 
@@ -70,5 +70,5 @@ def test_summary_counts_what_happened() -> None:
     assert summary.recovered.mean == pytest.approx(1 / 2)
     assert summary.wasted_turns.mean == 2
     assert summary.by_type["t"].n == 3
-    with pytest.raises(ValueError, match="no episode has an outcome"):
+    with pytest.raises(RecordError, match="no episode has an outcome"):
         summarise([stopped])

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from turnpoint.pivots.recovery import Mistake, first_mistakes, paired, recovery_report, replay_mistakes
-from turnpoint.records import Episode, Observation, StopReason, Task, Turn
+from turnpoint.records import Episode, Observation, RecordError, StopReason, Task, Turn
 from turnpoint.testing import toy_suite
 from turnpoint.testing.harness import make_rollouts, random_agent
 from turnpoint.testing.scripted_policy import ScriptedPolicy
@@ -30,11 +30,26 @@ def test_mean_is_taken_per_mistake_then_over_mistakes() -> None:
     assert report.optimal == 2
 
 
+def test_a_mistake_weighs_the_same_however_many_of_its_replays_have_an_outcome() -> None:
+    often = [outcome(True, 2)] * 4
+    rarely = [outcome(False), *[outcome(None)] * 3]
+    report = recovery_report([mistake("a"), mistake("b")], [often, rarely])
+    assert report.within == [0, 0, 0.5]
+    assert report.within[-1] == report.rate.mean
+
+
+def test_replays_of_one_mistake_are_not_independent() -> None:
+    replays = [[outcome(True, turns)] * 50 for turns in (2, 3, 6, 9)]
+    turns = recovery_report([mistake(n) for n in "abcd"], replays).turns
+    assert turns.mean == 5
+    assert turns.high - turns.low > 3
+
+
 def test_replays_without_outcome_are_counted_apart() -> None:
     report = recovery_report([mistake("a")], [[outcome(True), outcome(None)]])
     assert report.rate.mean == 1
     assert report.excluded == {"time_out": 1}
-    with pytest.raises(ValueError, match="no replay has an outcome"):
+    with pytest.raises(RecordError, match="no replay has an outcome"):
         recovery_report([mistake("a")], [[outcome(None)]])
 
 

@@ -92,11 +92,35 @@ def test_a_failed_save_leaves_the_old_checkpoint(
 
 def test_loading_what_does_not_fit(make_policy: MakePolicy, model_folder: Any, tmp_path: Path) -> None:
     policy = make_policy(optimizer={"kind": "muon", "lr": 1e-3})
-    with pytest.raises(FileNotFoundError, match="not a checkpoint"):
+    with pytest.raises(ConfigError, match="not a checkpoint"):
         policy.load(model_folder())
     policy.update(episode_rows(policy, np.random.default_rng(0), turns=2, name="e"))
     policy.save(tmp_path / "muon")
-    with pytest.raises(ValueError, match=r"optimizer\.kind"):
+    with pytest.raises(ConfigError, match=r"optimizer\.kind"):
         make_policy().load(tmp_path / "muon")
     with pytest.raises(ConfigError, match="reference"):
         make_policy(optimizer={"kind": "muon"}, keep_reference=True).load(tmp_path / "muon")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("state.json", "{", "cannot be read"),
+        ("state.json", "[1]", "cannot be read"),
+        ("state.json", "{}", "cannot be read: KeyError: 'version'"),
+        ("state.json", '{"version": 99}', "checkpoint format 99"),
+        ("optimizer.safetensors", "no tensors", "cannot be read"),
+        ("optimizer.safetensors", None, "cannot be read"),
+    ],
+)
+def test_a_damaged_training_state_is_said_to_be_one(
+    make_policy: MakePolicy, tmp_path: Path, file: str, content: str | None, message: str
+) -> None:
+    policy = make_policy()
+    policy.save(tmp_path / "c")
+    path = tmp_path / "c" / "training_state" / file
+    path.unlink()
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ConfigError, match=message):
+        policy.load(tmp_path / "c")

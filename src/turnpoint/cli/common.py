@@ -47,6 +47,8 @@ def user_faults() -> Iterator[None]:
         yield
     except (ConfigError, EnvDataError, RecordError, TeacherError) as error:
         fail(str(error))
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
+        fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] in ("torch", "transformers", "safetensors", "tokenizers"):
             fail(f"{error.name} is not installed; this command needs it: pip install 'turnpoint[train]'")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from turnpoint.records import Episode
+from turnpoint.records import Episode, RecordError
 
 
 def distances(episode: Episode) -> list[int | None]:
     """L before every turn and after the last one [T + 1]; None = the task cannot be completed from there.
 
-    Raises ``ValueError`` if the episode was played without measuring distances.
+    Raises ``RecordError`` if the episode was played without measuring distances.
     """
     if not episode.distances_known:
-        raise ValueError(
+        raise RecordError(
             f"episode {episode.id} has no oracle distances; play it with eval.measure=true in an environment "
             "with an oracle"
         )

@@ -15,7 +15,7 @@ import numpy as np
 
 from turnpoint.pivots.oracle import distances, first_oracle_pivot
 from turnpoint.pivots.statistics import Interval, bootstrap_interval
-from turnpoint.records import Episode, EpisodeKind
+from turnpoint.records import Episode, EpisodeKind, RecordError
 from turnpoint.rollouts import Rollouts, Start
 
 
@@ -36,9 +36,9 @@ class RecoveryReport:
     rate: Interval
     """Share of replays that solve the task: mean per mistake, then over mistakes."""
     within: list[float]
-    """Entry n: share recovered in at most n turns after the mistake."""
+    """Entry n: share recovered in at most n turns after the mistake; mean per mistake, then over mistakes."""
     turns: Interval | None
-    """Turns of the recovered continuations; None if nothing was recovered."""
+    """Turns of the recovered continuations, the interval resampling mistakes; None if nothing was recovered."""
     optimal: float | None
     """Mean oracle distance after the mistakes, over the same continuations."""
     per_mistake: dict[str, float] = field(default_factory=dict)
@@ -95,35 +95,45 @@ async def replay_mistakes(
 
 
 def recovery_report(mistakes: Sequence[Mistake], replays: Sequence[Sequence[Episode]]) -> RecoveryReport:
-    """Rates and efficiency. Raises ``ValueError`` if no replay has an outcome."""
+    """Rates and efficiency. Raises ``RecordError`` if no replay has an outcome."""
     excluded: dict[str, int] = {}
-    names, flags, lengths, optimal = [], [], [], []
+    recovered: dict[str, list[int | None]] = {}
+    optimal: list[int] = []
     for mistake, episodes in zip(mistakes, replays, strict=True):
-        outcomes = []
+        name = f"{mistake.episode.id}#{mistake.turn}"
         for episode in episodes:
             if episode.stop is None or not episode.stop.has_outcome:
                 excluded[str(episode.stop)] = excluded.get(str(episode.stop), 0) + 1
                 continue
-            outcomes.append(float(bool(episode.success)))
-            if episode.success:
-                lengths.append(float(len(episode.new_turns)))
+            recovered.setdefault(name, []).append(len(episode.new_turns) if episode.success else None)
+            if episode.success and mistake.remaining is not None:
                 optimal.append(mistake.remaining)
-        if outcomes:
-            names.append(f"{mistake.episode.id}#{mistake.turn}")
-            flags.append(float(np.mean(outcomes)))
-    if not flags:
-        raise ValueError(f"no replay has an outcome; stop reasons: {excluded}")
-    total = sum(sum(1 for e in row if e.stop is not None and e.stop.has_outcome) for row in replays)
-    longest = int(max(lengths, default=0))
-    known = [float(value) for value in optimal if value is not None]
+    if not recovered:
+        raise RecordError(
+            f"no replay has an outcome, so there is no recovery rate; stop reasons: {excluded}; allow more time "
+            "(rollout.episode_seconds, rollout.env_seconds), or replay mistakes of the run's own environment"
+        )
+    lengths = [(name, turns) for name, found in recovered.items() for turns in found if turns is not None]
+    longest = max((turns for _, turns in lengths), default=0)
+    shares = {name: _share_within(found, longest) for name, found in recovered.items()}
     return RecoveryReport(
-        rate=bootstrap_interval(flags),
-        within=[sum(length <= n for length in lengths) / total for n in range(longest + 1)],
-        turns=bootstrap_interval(lengths) if lengths else None,
-        optimal=float(np.mean(known)) if known else None,
-        per_mistake=dict(zip(names, flags, strict=True)),
+        rate=bootstrap_interval(list(shares.values())),
+        within=[
+            float(np.mean([_share_within(found, most) for found in recovered.values()]))
+            for most in range(longest + 1)
+        ],
+        turns=bootstrap_interval([float(turns) for _, turns in lengths], units=[name for name, _ in lengths])
+        if lengths
+        else None,
+        optimal=float(np.mean(optimal)) if optimal else None,
+        per_mistake=shares,
         excluded=excluded,
     )
+
+
+def _share_within(found: Sequence[int | None], most: int) -> float:
+    """Share of a mistake's replays that recovered in at most ``most`` turns; None = it did not recover."""
+    return sum(turns is not None and turns <= most for turns in found) / len(found)
 
 
 def paired(base: RecoveryReport, other: RecoveryReport) -> dict[str, int]:

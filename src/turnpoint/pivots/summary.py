@@ -9,7 +9,7 @@ from typing import Any
 
 from turnpoint.pivots.oracle import first_oracle_pivot, wasted_turns
 from turnpoint.pivots.statistics import Interval, bootstrap_interval
-from turnpoint.records import Episode
+from turnpoint.records import Episode, RecordError
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,11 @@ class EpisodeSummary:
 
 
 def summarise(episodes: Sequence[Episode]) -> EpisodeSummary:
-    """Summary of played episodes. Raises ``ValueError`` if none of them has an outcome."""
+    """Summary of played episodes. Raises ``RecordError`` if none of them has an outcome."""
     stops = Counter(str(episode.stop) for episode in episodes)
     ended = [episode for episode in episodes if episode.stop is not None and episode.stop.has_outcome]
     if not ended:
-        raise ValueError(f"no episode has an outcome; stop reasons: {dict(stops)}")
+        raise RecordError(f"no episode has an outcome; stop reasons: {dict(stops)}")
     turns = [turn for episode in ended for turn in episode.turns]
     types = sorted({episode.task.type for episode in ended})
     measured = [episode for episode in ended if episode.distances_known]

@@ -8,8 +8,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file, save_model
 from torch import Tensor
+
+from turnpoint.config import ConfigError
 
 STATE = "training_state"
 VERSION = 1
@@ -54,17 +57,29 @@ def _replace(fresh: Path, folder: Path) -> None:
 
 
 def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, int], Path | None]:
-    """Optimizer tensors, counters, and the file of the reference weights if there is one."""
+    """Optimizer tensors, counters, and the file of the reference weights if there is one.
+
+    Raises ``ConfigError`` if the folder is no checkpoint, or one that cannot be read.
+    """
     state = folder / STATE
     if not (state / "state.json").is_file():
-        raise FileNotFoundError(
+        raise ConfigError(
             f"'{folder}' has no {STATE}/state.json, so it is not a checkpoint; "
             "to start from a plain model folder set policy.model to it"
         )
-    counters = json.loads((state / "state.json").read_text())
-    if counters.pop("version") != VERSION:
-        raise ValueError(
-            f"'{folder}' was written in another checkpoint format; this one reads version {VERSION}"
+    try:
+        counters: dict[str, int] = json.loads((state / "state.json").read_text())
+        version = counters.pop("version")
+        optimizer = load_file(state / "optimizer.safetensors") if version == VERSION else {}
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, SafetensorError) as error:
+        raise ConfigError(
+            f"the training state in '{folder / STATE}' cannot be read: {type(error).__name__}: {error}; resume from "
+            "another checkpoint"
+        ) from error
+    if version != VERSION:
+        raise ConfigError(
+            f"'{folder}' was written in checkpoint format {version}; this release reads {VERSION}: resume with the "
+            "release that wrote it, or start a new run with policy.model set to it"
         )
     reference = state / "reference.safetensors"
-    return load_file(state / "optimizer.safetensors"), counters, reference if reference.is_file() else None
+    return optimizer, counters, reference if reference.is_file() else None

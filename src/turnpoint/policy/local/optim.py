@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from turnpoint.config import ConfigError
 from turnpoint.policy.local.muon import Muon
 from turnpoint.policy.local.network import Network
 from turnpoint.policy.settings import OptimizerSettings
@@ -102,12 +103,12 @@ class Stepper:
         return result
 
     def load_state_dict(self, state: dict[str, Tensor], steps: int) -> None:
-        """Take over what ``state_dict`` gave. Raises ``ValueError`` if it belongs to another optimizer."""
+        """Take over what ``state_dict`` gave. Raises ``ConfigError`` if it belongs to another optimizer."""
         known = {*self.optimizers, "master"}
         for key in state:
             kind, name = key.split("/")[:2]
             if kind not in known or name not in self.weights:
-                raise ValueError(
+                raise ConfigError(
                     f"the saved optimizer state has '{key}', which this {self.settings.kind} optimizer lacks; "
                     "resume with the optimizer.kind and the model that the run was started with"
                 )
