@@ -19,13 +19,13 @@ from turnpoint.training.sft import SftSettings
 class WarmStartSettings(Settings):
     """Supervised training on demonstrations, before the run's own training."""
 
-    demonstrations: NonNegativeInt = 1600
+    demonstrations: NonNegativeInt = 2000
     """How many are played on tasks of the split ``train``; 0 = the agent starts untrained."""
-    play: DemonstrationSettings = DemonstrationSettings()
+    play: DemonstrationSettings = DemonstrationSettings(hinted=0.3)
     """How they deviate from the oracle."""
-    sft: SftSettings = SftSettings(batch_tokens=1536, hints="inline")
+    sft: SftSettings = SftSettings(batch_tokens=2048, hints="inline")
     """How they are trained on."""
-    optimizer: OptimizerSettings = OptimizerSettings(kind="muon", lr=0.02, lr_rest=0.003)
+    optimizer: OptimizerSettings = OptimizerSettings(kind="muon", lr=0.03, lr_rest=0.004)
     """Optimizer of the warm start alone."""
 
 
