@@ -27,6 +27,7 @@ class ScriptedTeacher:
     fail_on: Callable[[Episode], bool] = lambda episode: False
     recovery: Callable[[Situation], str | None] = lambda where: where.observation.admissible[0]
     asked: list[Situation] = field(default_factory=list)
+    remote: bool = False
 
     async def analyse(self, episode: Episode, max_pivots: int) -> Report | None:
         if self.fail_on(episode):

@@ -109,7 +109,7 @@ def test_only_the_last_remark_may_be_kept(play) -> None:
 
 
 def test_a_mismatch_falls_back_to_a_full_restart(play, monkeypatch) -> None:
-    from turnpoint.rollouts import play as module
+    from turnpoint.rollouts import envs as module
 
     def refuses(env, episode, turn):
         raise ReplayMismatch(episode.id, turn, "text", "a", "b")

@@ -33,7 +33,7 @@ def recover(
 
     with user_faults():
         from turnpoint.pivots.recovery import first_mistakes, recovery_report, replay_mistakes
-        from turnpoint.records import read_episodes
+        from turnpoint.records import Episode, read_episodes
         from turnpoint.training.evaluate import eval_rollouts
         from turnpoint.training.loop import Trainer
         from turnpoint.training.run import build_run
@@ -47,7 +47,14 @@ def recover(
         if not initial:
             Trainer(run, View()).resume(checkpoint)
         rollouts = eval_rollouts(run, config.eval, prefix="recover")
-        replayed = asyncio.run(replay_mistakes(rollouts, found, replays))
+
+        async def replay() -> list[list[Episode]]:
+            try:
+                return await replay_mistakes(rollouts, found, replays)
+            finally:
+                await rollouts.close()
+
+        replayed = asyncio.run(replay())
         report = recovery_report(found, replayed)
     if as_json:
         print_json(report.as_dict())

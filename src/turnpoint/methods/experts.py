@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from turnpoint.config import ConfigError
-from turnpoint.envs import Env, EnvError, Knowledge
+from turnpoint.envs import EnvError, Knowledge
 from turnpoint.records import (
     Episode,
     EpisodeKind,
@@ -17,7 +17,7 @@ from turnpoint.records import (
     Turn,
     read_episodes,
 )
-from turnpoint.rollouts import Rollouts
+from turnpoint.rollouts import EnvCopy, Rollouts
 
 
 async def play_expert(task: Task, rollouts: Rollouts, knowledge: Knowledge) -> Episode | None:
@@ -25,25 +25,23 @@ async def play_expert(task: Task, rollouts: Rollouts, knowledge: Knowledge) -> E
 
     Its turns have no tokens: they can only be context.
     """
-    env = rollouts.borrow()
     try:
-        episode = await _play(task, env, rollouts, knowledge)
+        async with rollouts.envs.lend() as env:
+            episode = await _play(task, env, rollouts, knowledge)
     except (EnvError, TimeoutError):
-        rollouts.give_back(env, broken=True)
         return None
-    rollouts.give_back(env)
     return episode if episode.success else None
 
 
-async def _play(task: Task, env: Env, rollouts: Rollouts, knowledge: Knowledge) -> Episode:
+async def _play(task: Task, env: EnvCopy, rollouts: Rollouts, knowledge: Knowledge) -> Episode:
     episode = Episode(id=f"expert/{task.id}", task=task, kind=EpisodeKind.DEMONSTRATION, success=False)
-    observation = await rollouts.call(env.reset, task)
+    observation = await env.reset(task)
     while len(episode.turns) < rollouts.max_turns:
-        best = await rollouts.call(env.best_actions, knowledge)
+        best = await env.call(env.env.best_actions, knowledge)
         if not best:
             break
         turn = _expert_turn(len(episode.turns), observation, best[0], rollouts)
-        step = await rollouts.execute(env, turn)
+        step = await env.execute(turn)
         episode.turns.append(turn)
         observation = step.observation
         if step.done:

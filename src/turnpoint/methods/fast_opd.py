@@ -57,8 +57,8 @@ class FastOPD(Stateless):
         """Truncated episodes of every task."""
         s, limit = self.settings, self.settings.tokens
         if limit is not None:  # no single turn may be longer either
-            longest = min(limit, rollouts.sampling.max_tokens)
-            rollouts.sampling = replace(rollouts.sampling, max_tokens=longest)
+            longest = min(limit, rollouts.turns.sampling.max_tokens)
+            rollouts.turns.sampling = replace(rollouts.turns.sampling, max_tokens=longest)
 
         async def after_turn(episode: Episode) -> StopReason | None:
             full = limit is not None and episode.generated_tokens >= limit

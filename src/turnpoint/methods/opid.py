@@ -70,7 +70,7 @@ class OPID(Stateless):
         groups = await play_groups(tasks, rollouts, self.settings.group)
         if self.settings.distils:
             naming = teachers.require_naming(self.settings.kind)
-            await name_pivots(groups, naming, self.settings.max_steps, self.tally)
+            await name_pivots(groups, naming, self.settings.max_steps, self.tally, rollouts)
         return groups
 
     async def credit(self, groups: Sequence[Group], scorer: Scorer, teachers: Teachers) -> list[Row]:

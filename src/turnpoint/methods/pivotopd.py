@@ -188,7 +188,8 @@ class PivotOPD(Stopping):
     async def _analyse(self, episode: Episode, teacher: NamingTeacher, rollouts: Rollouts) -> None:
         """One report per episode, also for successes; a failed teacher costs its signal, not the rows."""
         try:
-            report = await teacher.analyse(episode, self.settings.max_pivots)
+            with rollouts.sampler.waiting(teacher.remote):
+                report = await teacher.analyse(episode, self.settings.max_pivots)
         except TeacherError as error:
             self.tally.add(f"teacher_failures/{error.reason}")
             return
@@ -228,7 +229,7 @@ class PivotOPD(Stopping):
         turns = sorted(
             rng.choice(len(episode.turns), size=min(count, len(episode.turns)), replace=False).tolist()
         )
-        named = [(turn, await self._ask(teacher, situation(episode, turn))) for turn in turns]
+        named = [(turn, await self._ask(teacher, situation(episode, turn), rollouts)) for turn in turns]
         return [(turn, action) for turn, action in named if action is not None]
 
     # ---- recovery -------------------------------------------------------------------------------
@@ -257,20 +258,26 @@ class PivotOPD(Stopping):
         branch = rollouts.branch(job.episode, job.turn + 1, name=f"recovery-{job.turn}")
         error = ""
         try:
-            end = await self._play_recovery(branch, teacher, rollouts.prompter)
+            async with rollouts.place():
+                end = await self._play_recovery(branch, teacher, rollouts)
         except ContextOverflow as overflow:
             end, error = "prompt_too_long", str(overflow)
+        except TimeoutError as late:
+            end, error = "time_out", str(late) or "the wall clock of the branch ran out"
         except EnvError as fault:
             end, error = f"{type(fault).__name__}", str(fault)
+        finally:
+            episode = branch.close(error)
         self.tally.add(f"recovery_ended/{end}")
-        return branch.close(error)
+        return episode
 
-    async def _play_recovery(self, branch: Branch, teacher: NamingTeacher, prompter: Prompter) -> str:
-        s = self.settings
+    async def _play_recovery(self, branch: Branch, teacher: NamingTeacher, rollouts: Rollouts) -> str:
+        s, prompter = self.settings, rollouts.prompter
         for k in range(1, s.recovery_turns + 1):
             target = None
             if s.ablation != "hints_without_gold":
-                target = resolve(await self._ask(teacher, branch_situation(branch)), branch.observation)
+                named = await self._ask(teacher, branch_situation(branch), rollouts)
+                target = resolve(named, branch.observation)
                 if target is None:
                     return "no_recovery_action"
             hint = self._hint(prompter, target)
@@ -303,9 +310,10 @@ class PivotOPD(Stopping):
             return prompter.generic_hint()
         return prompter.hint_text(action)
 
-    async def _ask(self, teacher: NamingTeacher, where: Situation) -> str | None:
+    async def _ask(self, teacher: NamingTeacher, where: Situation, rollouts: Rollouts) -> str | None:
         try:
-            return await teacher.recover(where)
+            with rollouts.sampler.waiting(teacher.remote):
+                return await teacher.recover(where)
         except TeacherError as error:
             self.tally.add(f"teacher_failures/{error.reason}")
             return None

@@ -18,8 +18,7 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from turnpoint.config import ConfigError
 from turnpoint.credit import pivotrl_keep
-from turnpoint.envs import Capabilities, Env, EnvError
-from turnpoint.envs.replay import restore_turn
+from turnpoint.envs import Capabilities, EnvError
 from turnpoint.methods.parts import Stateless, outcome_rows, record_advantages
 from turnpoint.methods.protocol import MethodSettings, Teachers
 from turnpoint.methods.recorded import read_recorded
@@ -27,7 +26,7 @@ from turnpoint.methods.situations import resolve
 from turnpoint.methods.tally import Tally
 from turnpoint.policy import ContextOverflow
 from turnpoint.records import Episode, EpisodeKind, Group, Row, Task, Turn
-from turnpoint.rollouts import Rollouts, Scorer
+from turnpoint.rollouts import EnvCopy, Rollouts, Scorer
 
 UNJUDGED = "unjudged"
 """Key of ``Episode.info``: why a local rollout could not be judged."""
@@ -149,20 +148,26 @@ class PivotRL(Stateless):
         answers = await asyncio.gather(
             *(self._sample(episode, turn, i, rollouts) for i in range(self.settings.group))
         )
-        found = [answer for answer in answers if answer is not None]
+        found = [answer for answer in answers if isinstance(answer, Episode)]
         if not found:
-            self.tally.add("turns_skipped/prompt_too_long")
+            self.tally.add(f"turns_skipped/{answers[0]}")
         return Group(episode.task, found)
 
-    async def _sample(self, episode: Episode, turn: int, index: int, rollouts: Rollouts) -> Episode | None:
+    async def _sample(self, episode: Episode, turn: int, index: int, rollouts: Rollouts) -> Episode | str:
+        """One answer, or why there is none."""
         branch = rollouts.branch(episode, turn, name=f"{rollouts.prefix}-local-{turn}-{index}")
         branch.episode.kind, branch.episode.step = EpisodeKind.ROLLOUT, rollouts.step
         try:
-            branch.keep(await branch.sample())
+            async with rollouts.place():
+                branch.keep(await branch.sample())
         except ContextOverflow:
+            return "prompt_too_long"
+        except TimeoutError:
+            self.tally.add("answers_skipped/time_out")
+            return "time_out"
+        finally:
             branch.close()
-            return None
-        return branch.close()
+        return branch.episode
 
     # ---- judgement ------------------------------------------------------------------------------
 
@@ -192,24 +197,14 @@ class PivotRL(Stateless):
         self, actions: Sequence[str], episode: Episode, turn: int, rollouts: Rollouts
     ) -> dict[str, bool]:
         """Whether each action brings the task forward from the state before ``turn``. Raises ``EnvError``."""
-        env = rollouts.borrow()
-        try:
-            gains = {
-                action: await self._gains_ground(action, env, episode, turn, rollouts) for action in actions
-            }
-        except BaseException:
-            rollouts.give_back(env, broken=True)
-            raise
-        rollouts.give_back(env)
-        return gains
+        async with rollouts.envs.lend() as env:
+            return {action: await self._gains_ground(action, env, episode, turn) for action in actions}
 
-    async def _gains_ground(
-        self, action: str, env: Env, episode: Episode, turn: int, rollouts: Rollouts
-    ) -> bool:
-        await rollouts.call(restore_turn, env, episode, turn)
-        before = await rollouts.call(env.distance)
-        await rollouts.call(env.step, action)
-        after = await rollouts.call(env.distance)
+    async def _gains_ground(self, action: str, env: EnvCopy, episode: Episode, turn: int) -> bool:
+        await env.restore(episode, turn)
+        before = await env.call(env.env.distance)
+        await env.call(env.env.step, action)
+        after = await env.call(env.env.distance)
         return before is not None and after is not None and after < before
 
 

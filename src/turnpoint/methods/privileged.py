@@ -10,6 +10,7 @@ from turnpoint.methods.situations import resolve
 from turnpoint.methods.tally import Tally
 from turnpoint.prompts import Prompter, Report
 from turnpoint.records import Episode, Group, Message, Pivot, Turn
+from turnpoint.rollouts import Rollouts
 from turnpoint.teachers.protocol import NamingTeacher, TeacherError
 
 
@@ -83,18 +84,23 @@ def feedback(turn: Turn, episode: Episode, prompter: Prompter) -> Insertion | No
     return as_hint(turn, text, prompter)
 
 
-async def name_pivots(groups: Sequence[Group], teacher: NamingTeacher, limit: int, tally: Tally) -> None:
+async def name_pivots(
+    groups: Sequence[Group], teacher: NamingTeacher, limit: int, tally: Tally, rollouts: Rollouts
+) -> None:
     """Put the naming teacher's report on every episode into its record; one call per episode, all at once.
 
     A teacher that fails costs its signal and is counted.
     """
     episodes = [episode for group in groups for episode in group.episodes if episode.turns]
-    await asyncio.gather(*(_report(episode, teacher, limit, tally) for episode in episodes))
+    await asyncio.gather(*(_report(episode, teacher, limit, tally, rollouts) for episode in episodes))
 
 
-async def _report(episode: Episode, teacher: NamingTeacher, limit: int, tally: Tally) -> None:
+async def _report(
+    episode: Episode, teacher: NamingTeacher, limit: int, tally: Tally, rollouts: Rollouts
+) -> None:
     try:
-        report = await teacher.analyse(episode, limit)
+        with rollouts.sampler.waiting(teacher.remote):
+            report = await teacher.analyse(episode, limit)
     except TeacherError as error:
         tally.add(f"teacher_failures/{error.reason}")
         return

@@ -17,7 +17,6 @@ from turnpoint.methods.tally import Tally
 from turnpoint.records import Episode, StopReason, Turn
 from turnpoint.rollouts import AfterTurn, Rollouts, WithinTurn
 
-
 _LAMBDA = -2.0
 
 
@@ -132,11 +131,8 @@ class StopRule:
 
     async def _score(self, episode: Episode, turn: Turn, rollouts: Rollouts, teachers: Teachers) -> None:
         teacher = teachers.scoring_for(episode.task)
-        rollouts.sampler.busy += teacher.remote  # in lockstep, results must not depend on its speed
-        try:
+        with rollouts.sampler.waiting(teacher.remote):
             await score_turns(episode, [turn], teacher, self.tally)
-        finally:
-            rollouts.sampler.busy -= teacher.remote
 
     def crossed(self, episode: Episode, limit: float) -> bool:
         """Whether the new turns so far sum to less than ``limit``; reused turns are never counted."""

@@ -101,7 +101,7 @@ class SelfTaught(Stateless):
         groups = await play_groups(tasks, rollouts, s.group)
         if s.distils and s.privileged in ("lesson", "gold"):
             naming = teachers.require_naming(s.kind)
-            await privileged.name_pivots(groups, naming, s.max_pivots, self.tally)
+            await privileged.name_pivots(groups, naming, s.max_pivots, self.tally, rollouts)
         if s.distils and s.privileged == "scoring":
             episodes = [episode for group in groups for episode in group.episodes]
             await score_missing(episodes, teachers, self.tally)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from turnpoint.envs import Env
-from turnpoint.envs.replay import restore_turn
 from turnpoint.records import Episode, EpisodeKind, Fork, StopReason, Turn
-from turnpoint.rollouts.play import Rollouts, end_episode
+from turnpoint.rollouts.ending import end_episode
+from turnpoint.rollouts.envs import EnvCopy, EnvPool
+from turnpoint.rollouts.turns import TurnSampler
 
 
 class Branch:
     """A recovery branch: turns played on from a recorded state, kept apart from their parent.
 
     The first turn needs no environment, since the context is on record; the state is restored (and
-    verified) only when a turn is executed.
+    verified) only when a turn is executed. Play it inside ``Rollouts.place``; ``close`` it in any case.
     """
 
-    def __init__(self, rollouts: Rollouts, parent: Episode, turn: int, name: str) -> None:
-        self._rollouts = rollouts
-        self._env: Env | None = None
+    def __init__(
+        self, turns: TurnSampler, envs: EnvPool, max_turns: int, parent: Episode, turn: int, name: str
+    ) -> None:
+        self._sampler = turns
+        self._envs = envs
+        self._max_turns = max_turns
+        self._env: EnvCopy | None = None
+        self._sound = True
         self.parent = parent
         self.history: list[Turn] = list(parent.turns[:turn])
         """Turns before the branch, the pivotal one included."""
@@ -38,8 +43,13 @@ class Branch:
         return [*self.history, *self.episode.turns]
 
     async def sample(self, hint: str | None = None) -> Turn:
-        """Sample the next turn; it joins the branch only through ``keep``. Raises ``ContextOverflow``."""
-        return await self._rollouts.respond(self.episode, self.observation, history=self.turns, hint=hint)
+        """Sample the next turn; it joins the branch only through ``keep``. Raises ``ContextOverflow``.
+
+        Its tokens count as sampled: who does not keep them says so in the tally.
+        """
+        turn = await self._sampler.respond(self.episode, self.observation, history=self.turns, hint=hint)
+        self._sampler.sampled_tokens += len(turn.response_ids)
+        return turn
 
     def keep(self, turn: Turn) -> None:
         """Make a sampled turn part of the branch without executing it."""
@@ -47,26 +57,29 @@ class Branch:
         self.episode.turns.append(turn)
 
     async def step(self) -> bool:
-        """Execute the last kept turn; False if the episode is over. Raises ``ReplayMismatch``, ``EnvError``."""
-        rollouts, turn = self._rollouts, self.episode.turns[-1]
+        """Execute the last kept turn; False if the episode is over.
+
+        Raises ``ReplayMismatch`` and ``EnvError``, and ``TimeoutError`` where the environment hangs.
+        """
+        self._sound = False  # until all of this went well
         if self._env is None:
             fork = self.episode.forked_from
             assert fork is not None
-            self._env = rollouts.borrow()
-            await rollouts.call(restore_turn, self._env, self.parent, fork.turn)
-        step = await rollouts.execute(self._env, turn)
+            self._env = await self._envs.borrow()
+            await self._env.restore(self.parent, fork.turn)
+        step = await self._env.execute(self.episode.turns[-1])
         self.observation = self.episode.final_observation = step.observation
-        if self._env.capabilities.snapshots:
-            self.snapshot = self.episode.final_snapshot = await rollouts.call(self._env.snapshot)
+        self.snapshot = self.episode.final_snapshot = await self._env.snapshot()
+        self._sound = True
         if step.done:
             self.episode.success = step.success
-        return not step.done and len(self.turns) < rollouts.max_turns
+        return not step.done and len(self.turns) < self._max_turns
 
     def close(self, error: str = "") -> Episode:
-        """End the branch and give its record back."""
-        self._rollouts.policy.end_session(self.episode.id)
+        """End the branch and give its record back; an environment in which something went wrong is closed."""
+        self._sampler.policy.end_session(self.episode.id)
         if self._env is not None:
-            self._rollouts.give_back(self._env, broken=bool(error))
+            self._envs.give_back(self._env, broken=not self._sound)
             self._env = None
         end_episode(self.episode, StopReason.BRANCH_END, success=self.episode.success, error=error)
         return self.episode

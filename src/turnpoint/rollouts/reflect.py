@@ -26,7 +26,7 @@ async def reflect(
         sample = await rollouts.complete(messages, key=f"{episode.id}#reflect", max_tokens=max_tokens)
     except ContextOverflow:
         return Reflection(messages=messages)
-    rollouts.sampled_tokens += len(sample.token_ids)
+    rollouts.turns.sampled_tokens += len(sample.token_ids)
     text = renderer.reply_text(sample.token_ids)
     reply = parse_reflection(text, len(episode.turns), truncated=sample.truncated, pivot=pivot)
     return Reflection(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from turnpoint.policy import Policy, Sample, SampleRequest
 
@@ -15,7 +17,7 @@ class Sampler:
 
     The policy is advanced only when no episode can go on by itself, and requests are queued in the order
     of their keys, so batches depend on the episodes and not on the order in which the event loop ran them.
-    ``busy`` counts environment calls in worker threads: in lockstep they are waited for as well.
+    ``busy`` counts answers that are awaited from outside (``waiting``): in lockstep they are waited for as well.
     """
 
     def __init__(self, policy: Policy, *, lockstep: bool = True) -> None:
@@ -25,9 +27,24 @@ class Sampler:
         self._new: list[tuple[str, SampleRequest, asyncio.Future[Sample]]] = []
         self._open: dict[int, asyncio.Future[Sample]] = {}
         self._pump: asyncio.Task[None] | None = None
+        self._finished = False
+
+    @contextmanager
+    def waiting(self, outside: bool = True) -> Iterator[None]:
+        """While an answer is awaited that comes from outside: a thread, a server. Not for what samples here.
+
+        In lockstep nothing is sampled meanwhile, so that batches do not depend on how fast the answer comes.
+        """
+        self.busy += outside
+        try:
+            yield
+        finally:
+            self.busy -= outside
 
     async def sample(self, key: str, request: SampleRequest) -> Sample:
         """One model call; ``key`` orders it among the calls that become ready together."""
+        if self._finished:
+            raise RuntimeError("these rollouts are closed; open new ones to sample")
         future: asyncio.Future[Sample] = asyncio.get_running_loop().create_future()
         self._new.append((key, request, future))
         if self._pump is None or self._pump.done():
@@ -41,20 +58,38 @@ class Sampler:
             try:
                 finished = self.policy.advance()
             except Exception as error:
-                self._fail(error)
+                if not self._fail(error):
+                    raise  # nobody waits: whoever finishes hears of it
                 return
             for ticket, sample in finished:
                 future = self._open.pop(ticket)
                 if not future.cancelled():
                     future.set_result(sample)
 
-    def _fail(self, error: Exception) -> None:
-        """A broken policy is an error of whoever waits for it; without this they would wait for ever."""
+    async def finish(self) -> None:
+        """Take no more calls and run the submitted ones to their end: a policy with calls in flight cannot be updated.
+
+        Calls outlive the episodes that asked for them where those ran out of time.
+        """
+        self._finished = True
+        for *_, future in self._new:
+            future.cancel()
+        if self._pump is not None and not self._pump.cancelled():
+            await self._pump
+        else:
+            await self._run()
+
+    def _fail(self, error: Exception) -> bool:
+        """A broken policy is an error of whoever waits for it; without this they would wait for ever.
+
+        False if nobody does.
+        """
         waiting = [*self._open.values(), *(future for *_, future in self._new)]
         self._open, self._new = {}, []
-        for future in waiting:
-            if not future.done():
-                future.set_exception(error)
+        alive = [future for future in waiting if not future.done()]
+        for future in alive:
+            future.set_exception(error)
+        return bool(alive)
 
     async def _settle(self) -> None:
         quiet, known = 0, len(self._new)

@@ -42,6 +42,8 @@ class HttpTeacherSettings(EndpointSettings, ChatTeacherSettings):
 class HttpTeacher(ChatTeacher):
     """Sends questions to the endpoint, patiently; safe to use from several event loops, one after another."""
 
+    remote = True
+
     def __init__(self, settings: HttpTeacherSettings, instructions: str = "") -> None:
         super().__init__(settings, instructions)
         self.settings = settings

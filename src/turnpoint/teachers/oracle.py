@@ -62,6 +62,8 @@ class Mistake:
 class OracleTeacher:
     """Walks recorded episodes in its own copy of the environment."""
 
+    remote = False
+
     def __init__(self, suite: EnvSuite, settings: OracleTeacherSettings) -> None:
         capabilities = suite.capabilities
         if not capabilities.oracle:

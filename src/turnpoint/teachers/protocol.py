@@ -60,6 +60,10 @@ class Situation:
 class NamingTeacher(Protocol):
     """Names pivotal turns and better actions, in text: it needs no tokenizer in common with the student."""
 
+    remote: bool
+    """Answers come from outside this process and its policy, so that sampling can wait for them; False for the
+    student itself, whose answers are sampled."""
+
     async def analyse(self, episode: Episode, max_pivots: int) -> Report | None:
         """Report on a finished episode with at most ``max_pivots`` candidates; None = nothing to say.
 

@@ -30,6 +30,8 @@ class SelfTeacherSettings(ChatTeacherSettings):
 class SelfTeacher(ChatTeacher):
     """Asks the student through ``complete``; a prompt that does not fit counts as ``budget``."""
 
+    remote = False
+
     def __init__(self, settings: SelfTeacherSettings, instructions: str, complete: Complete) -> None:
         super().__init__(settings, instructions)
         self.settings = settings

@@ -87,7 +87,9 @@ class ScriptedPolicy:
         """There is no cache."""
 
     def forget_sessions(self) -> None:
-        """There is no cache."""
+        """There is no cache. Raises ``RuntimeError`` while calls are in flight, as engines do."""
+        if self._queue:
+            raise RuntimeError(f"{len(self._queue)} sampling calls are in flight")
 
     def logprobs(self, requests: Sequence[ScoreRequest], which: Which = "live") -> list[Floats]:
         return [self._score(request.prompt_ids, request.response_ids) for request in requests]
@@ -102,6 +104,7 @@ class ScriptedPolicy:
         return np.array(values)
 
     def update(self, rows: Sequence[Row]) -> dict[str, float]:
+        self.forget_sessions()
         self.updates.append(list(rows))
         return {"rows": float(len(rows)), "grad_norm": 0.0}
 

@@ -53,7 +53,7 @@ async def evaluate(run: Run, settings: EvalSettings) -> Evaluation:
             )
         )
     finally:
-        rollouts.close()
+        await rollouts.close()
     summary = summarise([chain[0] for chain in chains])
     if settings.attempts > 1:
         summary = replace(summary, extra=summarise_chains(chains, settings.attempts).as_dict())

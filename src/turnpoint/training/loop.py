@@ -91,7 +91,7 @@ class Trainer:
             rows = await run.method.credit(groups, run.scorer, run.teachers)
             credited = time.perf_counter()
         finally:
-            rollouts.close()
+            await rollouts.close()
         update = run.policy.update(rows) if rows else {}
         tally = run.method.tally.take()
         self._conserve(rollouts.sampled_tokens, rows, tally)
