@@ -59,7 +59,10 @@ def open_page(browser: Browser) -> Iterator[Open]:
         page.on("console", lambda m: m.type in ("error", "warning") and faults.append(f"console: {m.text}"))
         page.on("pageerror", lambda error: faults.append(f"error: {error}"))
         page.on("dialog", lambda dialog: (faults.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        page.on("request", lambda r: r.url.startswith(("file:", "http://127.0.0.1:")) or faults.append(r.url))
+        page.on(
+            "request",
+            lambda r: r.url.startswith(("file:", "about:", "http://127.0.0.1:")) or faults.append(r.url),
+        )
         page.goto(url)
         return page
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from inspector.samples import make_episode, write_episodes
+from inspector.samples import make_episode, make_retry, write_episodes
 from turnpoint.inspector import InspectorServer, LiveRun, plan, write_page
 
 
@@ -230,6 +230,23 @@ def test_the_same_id_twice_is_two_episodes(open_page, rng, tmp_path: Path) -> No
         page.wait_for_function("!document.getElementById('detail').hasAttribute('aria-busy')")
         titles.append(page.inner_text("#detail .task"))
     assert titles[0] != titles[1]
+
+
+def test_attempts_of_a_chain_lead_to_one_another(open_page, shot, rng, tmp_path: Path) -> None:
+    source = tmp_path / "e.jsonl"
+    first = make_episode(rng, "e", turns=8, skill=0.1, train=True)
+    write_episodes(source, [first, make_retry(rng, first, 3)][::-1])
+    page = open_page(write_page(plan(source), tmp_path / "p.html").page.as_uri())
+    page.locator("#list .item").first.click()
+    page.locator(".strip .turn.reused").nth(2).wait_for()
+    assert page.locator(".strip .m.retry").count() == 1
+    assert "Look into the box." in page.inner_text("#detail")
+    shot(page, "inspect-retry")
+    page.get_by_role("button", name="attempt 0").click()
+    page.get_by_text("turn 3 named as the first wrong one").click()
+    assert "Turn 3 was wrong." in page.locator(".reflection").inner_text()
+    page.get_by_role("tab", name="Branches side by side").click()
+    assert "attempt 1" in page.locator(".versus").nth(1).inner_text()
 
 
 def test_hostile_text_is_only_text(open_page, rng, tmp_path: Path) -> None:

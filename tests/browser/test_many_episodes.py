@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -22,38 +24,62 @@ def many(browser, tmp_path_factory: pytest.TempPathFactory) -> str:
     return written.page.as_uri()
 
 
+@contextmanager
+def thread_seconds(page) -> Iterator[Callable[[], float]]:
+    """Seconds of processor time that the page's main thread has used: the clock of a busy machine says little."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def read() -> float:
+        metrics = {m["name"]: m["value"] for m in session.send("Performance.getMetrics")["metrics"]}
+        return metrics["TaskDuration"]
+
+    yield read
+    session.detach()
+
+
 def test_first_view_under_two_seconds(open_page, many: str) -> None:
-    seconds = []
+    page = open_page("about:blank")
+    used, clock = [], []
     for _ in range(3):
-        began = time.perf_counter()
-        page = open_page(many)
-        page.locator("#list .item canvas").first.wait_for()
-        seconds.append(time.perf_counter() - began)
-    print(f"first view of {COUNT:,} episodes: {', '.join(f'{s:.2f}' for s in seconds)} s")
-    assert min(seconds) < 2.0
+        with thread_seconds(page) as read:
+            before, began = read(), time.perf_counter()
+            page.goto(many)
+            page.locator("#list .item canvas").first.wait_for()
+            clock.append(time.perf_counter() - began)
+            used.append(read() - before)
+    print(
+        f"first view of {COUNT:,} episodes: {min(used):.2f} s of processor time, {min(clock):.2f} s by the clock"
+    )
+    assert min(used) < 2.0
 
 
-def test_scrolling_keeps_few_rows_and_short_frames(open_page, many: str) -> None:
+@pytest.mark.parametrize(("pixels", "budget"), [(250, 0.016), (9000, 0.033)])
+def test_scrolling_keeps_few_rows_and_short_frames(open_page, many: str, pixels: int, budget: float) -> None:
     page = open_page(many)
     page.locator("#list .item canvas").first.wait_for()
-    median, work, rows = page.evaluate(
-        """async () => {
-          const list = document.getElementById('list'), frames = [];
-          let most = 0;
-          for (let i = 0; i < 100; i++) {
-            const began = performance.now();
-            list.scrollTop += i < 50 ? 300 : 9000;
-            await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
-            frames.push(performance.now() - began);
-            most = Math.max(most, document.querySelectorAll('#list .item').length);
-          }
-          frames.sort((a, b) => a - b);
-          return [frames[50], frames[90], most];
-        }"""
+    frames = 50
+    with thread_seconds(page) as read:
+        before = read()
+        rows = page.evaluate(
+            """async ([frames, pixels]) => {
+              const list = document.getElementById('list');
+              let most = 0;
+              for (let i = 0; i < frames; i++) {
+                list.scrollTop += pixels;
+                await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+                most = Math.max(most, document.querySelectorAll('#list .item').length);
+              }
+              return most;
+            }""",
+            [frames, pixels],
+        )
+        each = (read() - before) / frames
+    print(
+        f"scrolling by {pixels} pixels: {1000 * each:.1f} ms of processor time for a frame, at most {rows} rows"
     )
-    print(f"frames while scrolling: median {median:.0f} ms, 90th percentile {work:.0f} ms, {rows} rows")
     assert rows < 60
-    assert median < 50
+    assert each < budget
 
 
 def test_the_last_episode_can_be_opened(open_page, shot, many: str) -> None:

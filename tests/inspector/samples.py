@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from turnpoint.pivots import summarise
 from turnpoint.records import (
+    Attempt,
     Episode,
     EpisodeKind,
     EpisodeWriter,
@@ -16,6 +18,7 @@ from turnpoint.records import (
     Message,
     Observation,
     Pivot,
+    Reflection,
     StopReason,
     Task,
     Turn,
@@ -139,6 +142,25 @@ def make_branch(rng: random.Random, parent: Episode, turn: int) -> Episode:
         made.gold_actions = ("open box",)
         branch.turns.append(made)
     return branch
+
+
+def make_retry(rng: random.Random, first: Episode, turn: int) -> Episode:
+    """The next attempt of a chain: turns before ``turn`` are reused, the first attempt gets a reflection."""
+    response = f"Turn {turn} was wrong."
+    first.attempt = Attempt(0, (), first.id)
+    first.reflection = Reflection(
+        response=response,
+        response_ids=tuple(ord(c) for c in response),
+        pivot=turn,
+        remark="Look into the box.",
+        valid=True,
+        scores={"advantage": (0.5,) * len(response)},
+    )
+    retry = make_episode(rng, f"{first.id}/a1", turns=turn + 3, skill=0.9, train=True)
+    retry.task, retry.step = first.task, first.step
+    retry.forked_from, retry.attempt = Fork(first.id, turn), Attempt(1, ("Look into the box.",), first.id)
+    retry.turns[:turn] = [replace(old, reused=True, scores={}) for old in first.turns[:turn]]
+    return retry
 
 
 def write_episodes(path: Path, episodes: list[Episode]) -> None:

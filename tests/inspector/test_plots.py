@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnpoint.inspector.plots import HEIGHT, WIDTH, Series, interval_bar, label, line_chart, thin, ticks
+from turnpoint.inspector.plots import (
+    HEIGHT,
+    WIDTH,
+    Series,
+    interval_bar,
+    label,
+    line_chart,
+    thin,
+    ticks,
+    whole_ticks,
+)
 
 VALUES = st.floats(-1e9, 1e9) | st.none()
 
@@ -23,6 +33,15 @@ def test_ticks_cover_the_range_with_few_round_steps(low: float, span: float) -> 
     assert found[-1] >= high - slack
     assert 2 <= len(found) <= 8
     assert found == sorted(found)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6))
+def test_steps_on_an_axis_are_whole_and_inside(low: int, span: int) -> None:
+    found = whole_ticks(low, low + span)
+    assert all(x == int(x) for x in found)
+    assert found == sorted(set(found))
+    assert (found[0], found[-1]) == (low, low + max(1, span))
+    assert len(found) <= 9
 
 
 @given(st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=30))

@@ -56,7 +56,7 @@ def test_success_before_and_after_with_intervals(page: str, run_folder: Path) ->
 
 
 def test_curves_table_stops_and_losses(page: str) -> None:
-    for title in ("Success", "Reward of an episode", "Turns without a usable action", "Seconds of a step"):
+    for title in ("Success", "Reward of an episode", "Invalid and refused turns", "Seconds of a step"):
         assert f'aria-label="{title}"' in page
     assert page.count('class="band s0"') >= 1
     text = plain_text(page)
@@ -148,6 +148,23 @@ def test_it_works_without_any_part(run_folder: Path, tmp_path: Path, absent: str
     assert len(embedded(page)["eval"]) == (0 if absent == "eval" else 40)
     if path.suffix:
         assert f"{absent} could not be read" in plain_text(page)
+
+
+def test_curves_and_losses_of_other_methods(tmp_path: Path) -> None:
+    values = {
+        "success_at/1": 0.2,
+        "success_at/2": 0.6,
+        "restarted": 3,
+        "teacher_gap": -0.1,
+        "restore_failed/time_out": 2,
+    }
+    with (tmp_path / "metrics.jsonl").open("w") as file:
+        for step in (1, 2):
+            file.write(json.dumps({"step": step, "kind": "train", **values}) + "\n")
+    page = write_run_report(tmp_path).read_text(encoding="utf-8")
+    for words in ("success_at/2, step 2: 60%", "restarts at a pivot, step 1: 3", "teacher_gap, step 1: -0.1"):
+        assert words in page
+    assert "restore_failed/time_out 4 2 2" in plain_text(page)
 
 
 def test_an_empty_folder_and_a_run_without_evaluation(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ def test_terms_stand_in_for_a_gap_that_was_not_recorded() -> None:
     assert terms_of(scored) == {"preventive": 2, "lesson": 1}
 
 
-def test_signals_of_a_wrong_length_or_none_are_not_shown() -> None:
-    assert token_signals(turn(advantage=(1.0,))) == {}
+def test_signals_that_are_too_long_or_absent_are_not_shown() -> None:
+    assert token_signals(turn(advantage=(1.0, 1.0, 1.0))) == {}
     assert teacher_gap(turn()) is None
     assert mean_advantage(turn(advantage=(math.inf, 0.0))) is None
 
@@ -41,3 +41,13 @@ def test_why_a_turn_does_not_train() -> None:
     assert why_untrained(Turn(0, Observation("o")), credited=True) == "nothing was sampled"
     assert why_untrained(turn(), credited=False) == ""
     assert why_untrained(turn(advantage=(0.0, 0.0)), credited=True) == ""
+
+
+def test_a_signal_may_cover_the_first_tokens_only() -> None:
+    scored = turn(teacher=(-0.5,), advantage=(2.0,))
+    signals = token_signals(scored)
+    assert list(signals["gap: teacher"]) == [0.5, None]
+    assert list(signals["advantage"]) == [2.0, None]
+    assert teacher_gap(scored) == 0.5
+    assert mean_advantage(scored) == 2.0
+    assert why_untrained(scored, credited=True) == "the last 1 tokens: the method trains the first 1 only"

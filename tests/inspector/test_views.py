@@ -6,7 +6,7 @@ import random
 from turnpoint.inspector.views import Limits, episode_view, summary_view
 from turnpoint.records import Episode, Observation, Pivot, StopReason, Task, Turn
 
-from .samples import make_episode
+from .samples import make_episode, make_retry
 
 
 def episode(**changes: object) -> Episode:
@@ -63,3 +63,19 @@ def test_a_constant_signal_is_one_number() -> None:
     assert episode_view(Episode("e", Task("t", "toy"), [turn]), Limits())["turns"][0]["signals"] == {
         "advantage": 0.1235
     }
+
+
+def test_a_chain_of_attempts_has_its_reflection_and_its_reused_turns() -> None:
+    rng = random.Random(2)
+    first = make_episode(rng, "e", turns=8, skill=0.1, train=True)
+    first.pivots = []
+    retry = episode_view(make_retry(rng, first, 3), Limits())
+    view = episode_view(first, Limits())
+    assert view["pivots"] == [3]
+    assert view["reflection"]["pivot"] == 3
+    assert view["reflection"]["valid"] is True
+    assert "".join(view["reflection"]["tokens"]) == view["reflection"]["response"][0]
+    assert view["chain"] == retry["chain"]
+    assert (retry["attempt"], retry["reused"], retry["fork"]) == (1, 3, ["e", 3])
+    assert "earlier episode" in retry["turns"][0]["untrained"]
+    assert "untrained" not in retry["turns"][3]

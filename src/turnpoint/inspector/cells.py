@@ -91,7 +91,7 @@ def marks(entry: Json, turn: int, fork_turns: Sequence[int] = ()) -> list[tuple[
     if turn in entry.get("oracle", ()):
         found.append(("▽", "oracle", "oracle pivot"))
     if turn in fork_turns:
-        found.append(("⤷", "branch", "recovery branch"))
+        found.append(("⤷", "branch", "something branches off after this turn"))
     if entry.get("attempt") and turn == entry.get("reused", 0):
         found.append(("↻", "retry", f"attempt {entry['attempt']} starts here"))
     if turn in entry.get("invalid", ()):

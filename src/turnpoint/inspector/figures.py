@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -31,8 +31,27 @@ _COLUMNS = {
     "seconds": "seconds",
 }
 _SHARES = {"success", "invalid", "truncated"}
-_LOSSES = ("dropped_", "teacher_failures", "signal_empty", "teacher/failures")
-_LOSS_PARTS = ("skipped", "_over_cap", "/not_finite")
+_EVENTS = {
+    "pivots_named": "pivots named",
+    "pivots_used": "pivots used",
+    "recovery_jobs": "recovery branches",
+    "restarted": "restarts at a pivot",
+    "full_restarts": "full restarts",
+    "stopped": "stopped early",
+}
+_LOSSES = (
+    "dropped",
+    "skipped",
+    "failed",
+    "failures",
+    "signal_empty",
+    "_over_cap",
+    "/not_finite",
+    "mismatches",
+    "impossible",
+    "tasks_without_",
+)
+"""Parts of the names of metrics that count what was lost."""
 
 
 def number(record: Record, name: str) -> float | None:
@@ -64,6 +83,16 @@ def _band(records: Sequence[Record], name: str, title: str) -> Series:
     )
 
 
+def _present(records: Sequence[Record], names: Mapping[str, str], most: int = 4) -> list[Series]:
+    """Curves of the first ``most`` metrics that have a value."""
+    curves = [_curve(records, name, title) for name, title in names.items()]
+    return [curve for curve in curves if curve.points()][:most]
+
+
+def _names_with(records: Sequence[Record], part: str) -> dict[str, str]:
+    return {name: clip_note(name, 40) for name in _names(records) if part in name}
+
+
 def charts(run: RunFolder) -> list[Markup]:
     """Every curve that has at least one value."""
     train, evals = run.train, run.evals
@@ -78,7 +107,7 @@ def charts(run: RunFolder) -> list[Markup]:
         ),
         line_chart("Reward of an episode", [_curve(train, "reward", "mean")]),
         line_chart(
-            "Turns without a usable action",
+            "Invalid and refused turns",
             [
                 _curve(train, "invalid", "invalid, training"),
                 _curve(evals, "invalid_rate", "invalid, held out"),
@@ -87,14 +116,9 @@ def charts(run: RunFolder) -> list[Markup]:
             ],
             percent=True,
         ),
-        line_chart(
-            "Pivots and recoveries in a step",
-            [
-                _curve(train, "pivots_named", "pivots named"),
-                _curve(train, "pivots_used", "pivots used"),
-                _curve(train, "recovery_jobs", "recovery branches"),
-            ],
-        ),
+        line_chart("Pivots, recoveries and restarts in a step", _present(train, _EVENTS)),
+        line_chart("Success by attempts", _present(train, _names_with(train, "success_at/")), percent=True),
+        line_chart("Mean gap to the teacher, nats per token", _present(train, _names_with(train, "_gap"))),
         line_chart(
             "Turns of an episode", [_curve(train, "turns", "training"), _band(evals, "turns", "held out")]
         ),
@@ -207,7 +231,7 @@ def _counts(value: Any) -> dict[str, int]:
 
 def is_loss(name: str) -> bool:
     """Whether a metric counts something that was dropped, skipped or failed."""
-    return name.startswith(_LOSSES) or any(part in name for part in _LOSS_PARTS)
+    return any(part in name for part in _LOSSES)
 
 
 def losses(train: Sequence[Record]) -> list[Record]:

@@ -49,6 +49,18 @@ def ticks(low: float, high: float, count: int = 4) -> list[float]:
     return [float(f"{step * k:.10g}") for k in range(first, last + 1)]
 
 
+def whole_ticks(low: float, high: float) -> list[float]:
+    """Steps to name on an axis: whole multiples of a round number inside the range, with both ends."""
+    if high <= low:
+        return [low, low + 1]
+    found = ticks(low, high, 5)
+    size = max(1.0, float(math.ceil(found[1] - found[0]))) if len(found) > 1 else 1.0
+    first = math.ceil(low / size)
+    inner = [size * k for k in range(first, math.floor(high / size) + 1)]
+    near = 0.06 * (high - low)
+    return [low, *(x for x in inner if low + near < x < high - near), high]
+
+
 def label(value: float, *, percent: bool = False) -> str:
     """A short text for a tick or a value."""
     if percent:
@@ -107,8 +119,7 @@ def _axes(
         high = min(1.0, max(high * 1.05, 0.05))
     if high - low <= max(1e-15, 1e-9 * max(abs(low), abs(high))):
         high = low + max(1.0, abs(low) / 1000)  # one value: any range around it will do
-    x_low, x_high = min(xs), max(xs)
-    return ticks(x_low, x_high if x_high > x_low else x_low + 1, 5), ticks(low, high)
+    return whole_ticks(min(xs), max(xs)), ticks(low, high)
 
 
 @dataclass(frozen=True, slots=True)

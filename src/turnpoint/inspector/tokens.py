@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from turnpoint.inspector.text import visible
-from turnpoint.records import Turn
+from turnpoint.records import Reflection, Turn
 
 
 class TokenTexts:
@@ -81,7 +81,7 @@ def token_texts_of_run(folder: Path) -> TokenTexts | None:
     return None
 
 
-def turn_tokens(turn: Turn, texts: TokenTexts | None) -> Sequence[str]:
+def turn_tokens(turn: Turn | Reflection, texts: TokenTexts | None) -> Sequence[str]:
     """One text for each response token: from the vocabulary, from the response where tokens are characters, or ids."""
     ids = turn.response_ids
     if texts is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ from turnpoint.inspector.signals import mean_advantage, teacher_gap, terms_of, t
 from turnpoint.inspector.text import clip, clip_note
 from turnpoint.inspector.tokens import TokenTexts, turn_tokens
 from turnpoint.pivots import oracle_pivots
-from turnpoint.records import Episode, Pivot, Turn
+from turnpoint.records import Episode, Pivot, Reflection, Turn
 
 Json = dict[str, Any]
 
@@ -57,6 +56,7 @@ def episode_view(episode: Episode, limits: Limits, texts: TokenTexts | None = No
                 | (prompt_view(turn, last, texts, limits.text) if limits.prompts else {})
                 for turn, last in zip(shown, before, strict=False)
             ],
+            "reflection": _reflection_view(episode.reflection, limits, texts) if episode.reflection else None,
             "final": _clipped(episode.final_observation.text, limits.text)
             if episode.final_observation
             else None,
@@ -79,17 +79,38 @@ def summary_view(episode: Episode, limits: Limits) -> Json:
             "success": episode.success,
             "step": episode.step,
             "attempt": episode.attempt.index,
+            "chain": clip_note(episode.attempt.chain, limits.line),
             "reward": _number(episode.total_reward),
             "n": len(episode.turns),
-            "pivots": sorted({p.turn for p in episode.pivots if 0 <= p.turn < len(turns)}),
+            "pivots": [turn for turn in named_turns(episode) if 0 <= turn < len(turns)],
             "oracle": [t for t in oracle_pivots(episode) if t < len(turns)] if known else [],
-            "invalid": [turn.index for turn in turns if not turn.valid],
+            "invalid": [place for place, turn in enumerate(turns) if not turn.valid],
             "reused": sum(turn.reused for turn in turns),
             "distances": [*(t.distance for t in turns), episode.final_distance] if known else [],
             "advantages": _per_turn(turns, mean_advantage),
             "gaps": _per_turn(turns, teacher_gap),
         }
     )
+
+
+def named_turns(episode: Episode) -> list[int]:
+    """Turns that a teacher or a reflection named as pivotal."""
+    named = {pivot.turn for pivot in episode.pivots}
+    if episode.reflection is not None and episode.reflection.pivot is not None:
+        named.add(episode.reflection.pivot)
+    return sorted(named)
+
+
+def _reflection_view(reflection: Reflection, limits: Limits, texts: TokenTexts | None) -> Json:
+    view = {
+        "response": _clipped(reflection.response, limits.text),
+        "remark": clip_note(reflection.remark, limits.text),
+        "valid": reflection.valid,
+        "truncated": reflection.truncated,
+        "ntokens": len(reflection.response_ids),
+        **_token_view(reflection, limits, texts),
+    }
+    return _lean(view) | ({} if reflection.pivot is None else {"pivot": reflection.pivot})
 
 
 def _turn_view(turn: Turn, limits: Limits, texts: TokenTexts | None, *, credited: bool) -> Json:
@@ -118,8 +139,8 @@ def _turn_view(turn: Turn, limits: Limits, texts: TokenTexts | None, *, credited
     )
 
 
-def _token_view(turn: Turn, limits: Limits, texts: TokenTexts | None) -> Json:
-    """Token texts and every per-token signal of the right length; nothing without signals."""
+def _token_view(turn: Turn | Reflection, limits: Limits, texts: TokenTexts | None) -> Json:
+    """Token texts and every per-token signal; nothing without signals."""
     signals = token_signals(turn)
     if not signals:
         return {}
@@ -130,12 +151,9 @@ def _token_view(turn: Turn, limits: Limits, texts: TokenTexts | None) -> Json:
     }
 
 
-def _series(values: Sequence[float]) -> list[float | None] | float | None:
+def _series(values: Sequence[float | None]) -> list[float | None] | float | None:
     """Numbers of a signal to four digits; a single number where all are the same."""
-    if values and math.isfinite(sum(values)):
-        numbers: list[float | None] = [float(f"{value:.4g}") for value in values]
-    else:
-        numbers = [_number(value) for value in values]
+    numbers = [_number(value, 4) for value in values]
     return numbers[0] if numbers and numbers.count(numbers[0]) == len(numbers) else numbers
 
 
@@ -164,7 +182,7 @@ def _clipped(text: str, limit: int) -> list[Any]:
 
 def _number(value: float | None, digits: int = 5) -> float | int | None:
     """A few significant digits are enough to look at; None for what is not finite."""
-    if value is None or not math.isfinite(value):
+    if value is None or value - value != 0:  # not a number, or infinite
         return None
     short = float(f"{value:.{digits}g}")
     return int(short) if short.is_integer() and abs(short) < 1e15 else short

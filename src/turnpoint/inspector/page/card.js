@@ -19,6 +19,7 @@
     if (!turn.tokens || !turn.signals) return null;
     const names = Object.keys(turn.signals);
     const at = (name, i) => (Array.isArray(turn.signals[name]) ? turn.signals[name][i] : turn.signals[name]);
+    const unscored = (i) => at(names[0], i) === null;
     const body = el('div', { class: 'tokens', dir: 'ltr' });
     const note = el('p', { class: 'cut' });
     const chips = names.map((name) => el('button', { type: 'button', class: 'chip', onclick: () => paint(name) }, name));
@@ -31,7 +32,7 @@
       body.replaceChildren(...turn.tokens.map((token, i) => {
         const value = values[i];
         const sign = Math.sign(value || 0);
-        const span = el('span', { class: 'token ' + (sign > 0 ? 'up' : sign < 0 ? 'down' : '') + (masked(i) ? ' masked' : ''), 'data-at': i, title: `${token}\n${words(i).join('\n')}` }, token);
+        const span = el('span', { class: 'token ' + (sign > 0 ? 'up' : sign < 0 ? 'down' : '') + (masked(i) ? ' masked' : '') + (unscored(i) ? ' unscored' : ''), 'data-at': i, title: `${token}\n${words(i).join('\n')}` }, token);
         if (sign) span.style.backgroundColor = TP.cellColour({ sign, size: Math.min(1, Math.abs(value) / scale) * 0.8 });
         return span;
       }));
@@ -118,8 +119,17 @@
     });
     if (episode.cutTurns) list.append(el('p', { class: 'cut' }, `${TP.plural(episode.cutTurns, 'more turn')} not shown`));
     if (episode.final) list.append(block('After the last turn', episode.final));
+    if (episode.reflection) list.append(reflectionBox(episode.reflection));
     return list;
   };
+
+  function reflectionBox(reflection) {
+    const named = reflection.pivot === undefined ? 'no turn named' : `turn ${reflection.pivot} named as the first wrong one`;
+    return el('details', { class: 'branchbox reflection' }, el('summary', {}, el('span', { class: 'm retry' }, '↻ '),
+      `reflection after this attempt: ${reflection.valid ? named : 'could not be used'}`),
+    reflection.remark ? block('Remark for the next attempt', [reflection.remark, 0]) : null,
+    block('Response', reflection.response), TP.heatMap(reflection));
+  }
 
   function branchBox(branch) {
     const [glyph, words] = TP.outcome(branch);

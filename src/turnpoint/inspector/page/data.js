@@ -9,6 +9,8 @@
   const waiting = new Map();
   const children = new Map();
   const groups = new Map();
+  const tasks = new Map();
+  const chains = new Map();
   const byKey = new Map();
 
   const push = (map, key, value) => (map.has(key) ? map.get(key).push(value) : map.set(key, [value]));
@@ -24,11 +26,17 @@
     byKey.set(e.key, e);
     if (e.fork) push(children, `${place(e)}~${e.fork[0]}`, e);
     push(groups, TP.groupKey(e), e);
+    if (e.chain) push(chains, `${place(e)}~${e.chain}`, e);
+    if (e.kind !== 'recovery') push(tasks, `${e.o}~${e.task}`, e);
   });
   TP.find = (key) => byKey.get(key);
   TP.childrenOf = (e) => children.get(nameOf(e)) || [];
   TP.parentOf = (e) => (e.fork ? byKey.get(`${place(e)}~${e.fork[0]}`) : undefined);
   TP.groupOf = (e) => groups.get(TP.groupKey(e)) || [e];
+  /** All attempts of the chain that an episode belongs to, in order. */
+  TP.attemptsOf = (e) => (e.chain ? chains.get(`${place(e)}~${e.chain}`).sort((a, b) => (a.attempt || 0) - (b.attempt || 0)) : []);
+  /** The same task in other steps. */
+  TP.elsewhere = (e) => (tasks.get(`${e.o}~${e.task}`) || []).filter((other) => (other.step || 0) !== (e.step || 0));
   TP.forkTurns = (e) => TP.childrenOf(e).map((child) => child.fork[1] - 1);
 
   if (inline) {

@@ -57,7 +57,19 @@
       TP.episodeHead(detail),
       parent ? el('p', { class: 'wrap' }, el('button', { type: 'button', class: 'chip', onclick: () => TP.open(parent, detail.fork[1] - 1) },
         `⤷ branched off after turn ${detail.fork[1] - 1} of ${parent.id}`)) : null,
+      related('same task: ', TP.elsewhere(entry), entry, (other) => `step ${other.step || 0}`),
+      related('attempts: ', TP.attemptsOf(entry).length > 1 ? TP.attemptsOf(entry) : [], entry, (other) => `attempt ${other.attempt || 0}`),
       line ? el('details', { class: 'oracleline', open: true }, el('summary', {}, 'Oracle distance before each turn'), line) : null);
+  }
+
+  /** Chips that lead to related episodes; `words(other)` names each. */
+  function related(title, others, entry, words) {
+    if (!others.length) return null;
+    return el('p', { class: 'chips related' }, title, others.slice(0, 16).map((other) => {
+      const [glyph, ending, name] = TP.outcome(other);
+      return el('button', { type: 'button', class: 'chip', title: `${ending}: ${other.id}`, 'aria-pressed': String(other === entry), onclick: () => TP.open(other) },
+        el('span', { class: 'end ' + name }, glyph), ' ', words(other));
+    }), others.length > 16 ? ` and ${others.length - 16} more` : null);
   }
 
   const strips = (entry, detail) => el('div', { class: 'scroll strips' },

@@ -35,7 +35,7 @@
     choice('end', 'ending', [['solved', '✓ solved'], ['failed', '✗ failed'], ['open', '■ no outcome'], ...stops.map((s) => [s, TP.STOPS[s] || s])]),
     marks.length ? choice('mark', 'marks', [...marks, ['', '']].slice(0, Math.max(2, marks.length))) : null,
     TP.episodes.some((e) => e.kind === 'recovery') ? choice('kind', 'kind', [['main', 'branches under their episodes'], ['all', 'branches listed too'], ['recovery', 'branches only']]) : null,
-    choice('sort', 'order', [['order', 'in order'], ['reward', 'highest reward'], ['long', 'longest'], ['short', 'shortest'],
+    choice('sort', 'order', [['order', 'in order'], ...(steps.length > 1 ? [['new', 'newest step first']] : []), ['reward', 'highest reward'], ['long', 'longest'], ['short', 'shortest'],
       ...(marks.some(([key]) => key === 'pivot' || key === 'oracle') ? [['pivot', 'earliest pivot']] : []), ...(modes.includes('gap') ? [['gap', 'widest teacher gap']] : [])]),
     choice('colour', 'colour by', [['', `colour: ${TP.MODES[TP.usualMode]}`], ...modes.filter((m) => m !== TP.usualMode).map((m) => [m, `colour: ${TP.MODES[m]}`])]),
   ];

@@ -5,6 +5,7 @@
   const SPARE = 6;
   let entries = [];
   const live = new Map();
+  const spare = []; // canvases of rows that have left the view
   let box, spacer;
 
   TP.ORIGINS = { eval: 'held out', train: 'training', file: 'file' };
@@ -34,17 +35,21 @@
   TP.entries = () => entries;
 
   function clear() {
-    live.forEach((row) => row.remove());
-    live.clear();
+    live.forEach(drop);
+  }
+
+  function drop(row, at) {
+    if (spare.length < 64) spare.push(row.querySelector('canvas'));
+    row.remove();
+    live.delete(at);
   }
 
   function paint() {
     const top = Math.max(0, Math.floor(box.scrollTop / HEIGHT) - SPARE);
     const end = Math.min(entries.length, Math.ceil((box.scrollTop + box.clientHeight) / HEIGHT) + SPARE);
-    for (const [at, row] of live) if (at < top || at >= end) { row.remove(); live.delete(at); }
+    for (const [at, row] of live) if (at < top || at >= end) drop(row, at);
     const fresh = document.createDocumentFragment();
     const width = Math.max(80, box.clientWidth - 34);
-    const made = [];
     for (let at = top; at < end; at++) {
       if (live.has(at)) continue;
       const row = makeRow(entries[at], at, width);
@@ -58,7 +63,7 @@
   function makeRow(entry, at, width) {
     const [glyph, words, name] = TP.outcome(entry);
     const own = TP.childrenOf(entry);
-    const canvas = el('canvas', { 'aria-hidden': 'true' });
+    const canvas = spare.pop() || el('canvas', { 'aria-hidden': 'true' });
     TP.miniStrip(canvas, entry, TP.modeFor(entry), width, TP.forkTurns(entry));
     const row = el('div', {
       class: 'item', role: 'option', id: `item-${at}`, 'data-at': at, 'aria-setsize': entries.length, 'aria-posinset': at + 1, 'aria-selected': 'false',

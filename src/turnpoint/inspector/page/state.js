@@ -55,6 +55,7 @@
   };
   TP.SORTS = {
     order: null,
+    new: (a, b) => (b.step || 0) - (a.step || 0),
     reward: (a, b) => (b.reward || 0) - (a.reward || 0),
     long: (a, b) => (b.n || 0) - (a.n || 0),
     short: (a, b) => (a.n || 0) - (b.n || 0),

@@ -39,12 +39,21 @@
     return { sign: Math.sign(step), size: Math.min(1, 0.45 + 0.2 * Math.abs(step)), words: `distance ${before} → ${after}` };
   }
 
+  const shades = new Map();
+  TP.onTheme(() => shades.clear());
+  /** Background of a cell; sizes are rounded to 32 shades, so that few colours are ever made. */
   TP.cellColour = (cell) => {
+    const key = cell.gone ? 'gone' : cell.sign ? cell.sign * (1 + Math.round(31 * cell.size)) : 0;
+    if (!shades.has(key)) shades.set(key, shade(cell));
+    return shades.get(key);
+  };
+
+  function shade(cell) {
     const colours = TP.palette();
     if (cell.gone) return TP.mix(colours.panel, colours.gone, 0.55);
     if (!cell.sign || !cell.size) return TP.mix(colours.panel, colours.flat, 0.6);
-    return TP.mix(colours.panel, cell.sign > 0 ? colours.pos : colours.neg, 0.2 + 0.8 * cell.size);
-  };
+    return TP.mix(colours.panel, cell.sign > 0 ? colours.pos : colours.neg, 0.2 + 0.8 * (Math.round(31 * cell.size) / 31));
+  }
 
   /** Turns before an episode's own first one: those of a fork, unless it holds the reused turns itself. */
   TP.ownStart = (episode) => (episode.fork && !episode.reused ? episode.fork[1] : 0);
@@ -54,7 +63,7 @@
     const marks = [];
     if ((episode.pivots || []).includes(turn)) marks.push(['◆', 'pivot', 'named pivot']);
     if ((episode.oracle || []).includes(turn)) marks.push(['▽', 'oracle', 'oracle pivot']);
-    if (branchTurns && branchTurns.includes(turn)) marks.push(['⤷', 'branch', 'recovery branch']);
+    if (branchTurns && branchTurns.includes(turn)) marks.push(['⤷', 'branch', 'something branches off after this turn']);
     if (episode.attempt && turn === (episode.reused || 0)) marks.push(['↻', 'retry', `attempt ${episode.attempt} starts here`]);
     if ((episode.invalid || []).includes(turn)) marks.push(['×', 'invalid', 'no usable action']);
     return marks;
@@ -62,7 +71,7 @@
 
   /** What the marks mean. */
   TP.legend = () => TP.el('dl', {}, [['◆', 'pivot', 'a turn named as pivotal'], ['▽', 'oracle', 'oracle pivot: the task got farther away'],
-    ['⤷', 'branch', 'recovery branch'], ['↻', 'retry', 'a later attempt starts here'], ['×', 'invalid', 'no usable action'],
+    ['⤷', 'branch', 'a recovery or a retry branches off after this turn'], ['↻', 'retry', 'a later attempt starts here'], ['×', 'invalid', 'no usable action'],
     ['+', '', 'good turn (stands above the line in small strips)'], ['−', '', 'bad turn (hangs below the line)'],
     ['!', '', 'the task cannot be solved after this turn'], ['✓ ✗ ■', '', 'solved, failed, stopped without outcome']]
     .map(([glyph, name, words]) => [TP.el('dt', { class: 'm ' + name }, glyph), TP.el('dd', {}, words)]));

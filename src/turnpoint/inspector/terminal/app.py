@@ -15,7 +15,7 @@ from turnpoint.inspector.catalogue import Catalogue
 from turnpoint.inspector.cells import MODES, has_mode, marks, mode_for
 from turnpoint.inspector.query import HELP, QueryError, select
 from turnpoint.inspector.terminal import draw
-from turnpoint.inspector.terminal.card import turn_card
+from turnpoint.inspector.terminal.card import reflection_lines, turn_card
 from turnpoint.inspector.terminal.groups import group_view, side_by_side
 from turnpoint.inspector.terminal.listing import EpisodeList
 
@@ -136,6 +136,8 @@ class InspectorApp(App[None]):
         for name in ("error", "lesson", "summary"):
             if detail.get(name):
                 parts += [Text(""), Text(name, "dim bold"), Text(detail[name])]
+        if detail.get("reflection"):
+            parts += [Text(""), *reflection_lines(detail["reflection"], self.signal)]
         return Group(*(part for part in parts if part is not None))
 
     def _width(self) -> int:

@@ -109,6 +109,16 @@ def _values(turn: Json, name: str) -> list[float | None]:
     return values if isinstance(values, list) else [values] * len(turn["tokens"])
 
 
+def reflection_lines(reflection: Json, signal: int) -> list[RenderableType]:
+    """What the policy said after a failed attempt."""
+    named = f"turn {reflection['pivot']} named" if "pivot" in reflection else "no turn named"
+    title = Text().append("↻ reflection after this attempt: ", "dim bold")
+    parts: list[RenderableType] = [title.append(named if reflection.get("valid") else "could not be used")]
+    if reflection.get("remark"):
+        parts.append(Text().append("remark: ", "dim").append(reflection["remark"]))
+    return [*parts, *(token_map(reflection, signal) or [_clipped(reflection["response"])])]
+
+
 def messages_of(detail: Json, index: int) -> list[list[Any]]:
     """All messages of a turn's prompt; shared ones come from the turns before."""
     stored = detail["turns"][index].get("messages")
