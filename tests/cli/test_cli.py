@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 from turnpoint.cli import app
 from turnpoint.cli.recipes import list_recipes
 from turnpoint.config import load_yaml
+from turnpoint.records import EpisodeWriter, StopReason
+from turnpoint.testing import play_actions, toy_suite
 from turnpoint.training.settings import load_run_config
 
 TOY = "turnpoint.testing.toy_env:ToySettings"
@@ -89,3 +91,20 @@ def test_user_faults_are_one_message_and_exit_code_2(cli, arguments, message) ->
     assert result.exit_code == 2, result.output
     assert message in result.output
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("unmeasured.jsonl", "no oracle distances"), ("missing.jsonl", "missing.jsonl: No such")],
+)
+def test_mistakes_that_cannot_be_replayed_are_one_message(cli, tmp_path: Path, name, message) -> None:
+    (tmp_path / "config.yaml").write_text(f"env: {TOY}\npolicy: {{kind: local, model: none}}\nmethod: grpo\n")
+    suite = toy_suite(max_turns=2)
+    env, task = suite.make(), suite.tasks("train")[0]
+    with EpisodeWriter(tmp_path / "unmeasured.jsonl") as writer:
+        episode = play_actions(env, task, ["wait", "wait"])
+        episode.stop, episode.success = StopReason.MAX_TURNS, False
+        writer.write(episode)
+    result = cli("recover", str(tmp_path), str(tmp_path / name))
+    assert result.exit_code == 2, result.output
+    assert message in result.output

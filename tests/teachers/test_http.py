@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import socket
 import time
@@ -14,6 +15,7 @@ from turnpoint.config import ConfigError
 from turnpoint.records import Message
 from turnpoint.teachers import Situation, TeacherError, TeacherFailure, teacher_registry
 from turnpoint.teachers.http import HttpTeacher, HttpTeacherSettings
+from turnpoint.teachers.protocol import KeepsState
 from turnpoint.testing import FakeEndpoint, Request, Scripted, play_actions, toy_suite
 from turnpoint.testing.fake_endpoint import Script
 
@@ -175,6 +177,20 @@ def test_token_budget_stops_further_calls() -> None:
 
         assert asyncio.run(calls()) is TeacherFailure.BUDGET
         assert len(endpoint.requests) == 1
+
+
+def test_the_token_budget_is_that_of_the_run_and_not_of_the_process() -> None:
+    with FakeEndpoint(["one two three"]) as endpoint:
+        first = build(endpoint, token_budget=5)
+        asyncio.run(first.complete(ASK))
+        resumed = build(endpoint, token_budget=5)
+        assert isinstance(resumed, KeepsState)
+        resumed.load_state_dict(json.loads(json.dumps(first.state_dict())))
+        with pytest.raises(TeacherError, match="token_budget"):
+            asyncio.run(resumed.complete(ASK))
+        assert len(endpoint.requests) == 1
+        assert resumed.state_dict() == first.state_dict()
+        assert resumed.metrics()["prompt_tokens"] == 0
 
 
 def test_works_in_one_event_loop_after_another() -> None:

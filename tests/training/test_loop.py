@@ -10,7 +10,8 @@ from turnpoint.config import ConfigError
 from turnpoint.records import read_episodes
 from turnpoint.training.checkpoint import list_checkpoints
 from turnpoint.training.loop import Trainer
-from turnpoint.training.metrics import read_metrics
+from turnpoint.training.metrics import open_loggers, read_metrics
+from turnpoint.training.outcome import outcome_lines
 from turnpoint.training.view import View
 
 TIMES = ("seconds",)
@@ -127,3 +128,75 @@ def test_evaluations_are_paired_and_do_not_touch_training(tmp_path: Path, make_r
         if name.startswith("episodes/"):
             assert a[name] == b[name]
     assert a["eval/step_000002.jsonl"] == b["eval/step_000002.jsonl"]
+
+
+class Notes(View):
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.found.append(text)
+
+
+def test_an_evaluation_without_outcomes_does_not_end_the_run(tmp_path: Path, make_run) -> None:
+    run = make_run(tmp_path, ["train.steps=1", "method.kind=grpo", "env.fault=crash", "env.fault_turn=0"])
+    view = Notes()
+    asyncio.run(Trainer(run, view).train())
+    records = read_metrics(tmp_path / "metrics.jsonl")
+    assert [(r["kind"], r["step"]) for r in records] == [("eval", 0), ("train", 1), ("eval", 1)]
+    assert records[0]["stops"] == {"env_error": 4}
+    assert "success" not in records[0]
+    assert any("eval at step 0: no episode has an outcome" in note for note in view.found)
+    lines = outcome_lines(tmp_path)
+    assert len(lines) == 2
+    assert "evaluation at step 1: no episode has an outcome" in lines[1]
+
+
+class Remembers:
+    """A teacher that counts the steps of a run, over restarts."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def check(self) -> None:
+        self.count += 1
+
+    def metrics(self) -> dict[str, float]:
+        return {}
+
+    async def close(self) -> None: ...
+
+    def state_dict(self) -> dict[str, int]:
+        return {"count": self.count}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.count = state["count"]
+
+
+def test_teachers_go_on_where_they_were(tmp_path: Path, make_run) -> None:
+    def run(*overrides: str):
+        made = make_run(tmp_path, ["method.kind=grpo", "teacher=null", "eval.before=false", *overrides])
+        made.teachers.naming = Remembers()
+        return made
+
+    train(run("train.steps=2"))
+    again = run("train.steps=3")
+    trainer = Trainer(again, View())
+    trainer.resume()
+    assert again.teachers.naming.count == 1
+    asyncio.run(trainer.train())
+    assert again.teachers.naming.count == 2
+
+
+def test_tensorboard_forgets_the_steps_that_a_resumed_run_repeats(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    for done, steps, value in ((None, range(1, 5), 1.0), (2, range(3, 4), 2.0)):
+        (logger,), notes = open_loggers(["tensorboard"], tmp_path, done=done)
+        assert not notes
+        for step in steps:
+            logger.log(step, {"x": value})
+        logger.close()
+    found = events.EventAccumulator(str(tmp_path / "tensorboard"))
+    found.Reload()
+    assert [(e.step, e.value) for e in found.Scalars("x")] == [(1, 1.0), (2, 1.0), (3, 2.0)]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from turnpoint.cli.common import config_path, console, print_json, user_faults
+from turnpoint.cli.common import config_path, console, fail, print_json, user_faults
 
 
 def evaluate(
@@ -43,6 +43,8 @@ def evaluate(
             with EpisodeWriter(episodes) as writer:
                 for episode in result.episodes:
                     writer.write(episode)
+        if result.summary is None:
+            fail(result.without_outcome())
     if as_json:
         print_json(result.summary.as_dict())
         return

@@ -16,8 +16,14 @@ def resume(
         list[str] | None, typer.Argument(help="Changed settings, as section.setting=value (train.steps=200).")
     ] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="A checkpoint folder; default: the newest.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Go on although the environment's data changed.")
+    ] = False,
 ) -> None:
     """Go on with a run; the result equals that of a run that was never stopped.
+
+    Whatever the folder holds of later steps is moved to its subfolder abandoned/. Changed settings are written to
+    config.yaml, and the earlier file is kept.
 
     Example: turnpoint resume runs/quickstart train.steps=40
     """
@@ -31,4 +37,4 @@ def resume(
         config = load_run_config(folder / "config.yaml", overrides or [])
         from turnpoint.training.run import build_run
 
-        start(build_run(config, folder), resume=True, checkpoint=checkpoint)
+        start(build_run(config, folder), resume=True, checkpoint=checkpoint, force=force)

@@ -31,7 +31,7 @@ def train(
         start(run)
 
 
-def start(run: object, *, resume: bool = False, checkpoint: Path | None = None) -> None:
+def start(run: object, *, resume: bool = False, checkpoint: Path | None = None, force: bool = False) -> None:
     """Run the loop with a view on stderr, then print the outcome and the run folder."""
     from turnpoint.inspector import write_run_report
     from turnpoint.training.loop import Trainer
@@ -41,7 +41,7 @@ def start(run: object, *, resume: bool = False, checkpoint: Path | None = None) 
 
     assert isinstance(run, Run)
     with ConsoleView(console(), run.config.train.steps) as view:
-        trainer = Trainer(run, view)
+        trainer = Trainer(run, view, force=force)
         if resume:
             view.note(f"resumed after step {trainer.resume(checkpoint)}")
         asyncio.run(trainer.train())

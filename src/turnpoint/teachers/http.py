@@ -26,7 +26,7 @@ class HttpTeacherSettings(EndpointSettings, ChatTeacherSettings):
     max_tokens: PositiveInt | None = 2048
     """Longest reply; None = not sent (some models take another name for it, see ``extra_body``)."""
     token_budget: PositiveInt | None = None
-    """Prompt and reply tokens after which no further call is made; None = no limit."""
+    """Prompt and reply tokens of the whole run after which no further call is made; None = no limit."""
     extra_body: dict[str, Any] = Field(default_factory=dict)
     """Further fields of the request body, for example ``{"seed": 1}``."""
 
@@ -48,13 +48,15 @@ class HttpTeacher(ChatTeacher):
         super().__init__(settings, instructions)
         self.settings = settings
         self._endpoint = Endpoint(settings, "teacher", self._count_retry)
+        self._used_before = 0
+        """Tokens that the run had used up when it was resumed."""
 
     def _count_retry(self) -> None:
         self.counters.retries += 1
 
     async def complete(self, messages: Sequence[Message]) -> str:
         settings, counters = self.settings, self.counters
-        used = counters.prompt_tokens + counters.completion_tokens
+        used = self._used()
         if settings.token_budget is not None and used >= settings.token_budget:
             raise counters.fail(
                 TeacherFailure.BUDGET,
@@ -70,6 +72,18 @@ class HttpTeacher(ChatTeacher):
         if reply.refusal is not None:
             raise counters.fail(TeacherFailure.REFUSED, f"the model declined: {reply.refusal[:200]}")
         return reply.text
+
+    def _used(self) -> int:
+        """Tokens of the run, those before it was resumed included."""
+        return self._used_before + self.counters.prompt_tokens + self.counters.completion_tokens
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tokens used of the budget, as plain JSON."""
+        return {"used_tokens": self._used()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on with the budget where the run was interrupted."""
+        self._used_before = int(state["used_tokens"])
 
     def _body(self, messages: Sequence[Message]) -> dict[str, Any]:
         settings = self.settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from turnpoint.policy.protocol import Floats
 from turnpoint.prompts.report import Report
@@ -84,6 +84,17 @@ class NamingTeacher(Protocol):
 
     async def close(self) -> None:
         """Release connections and environments; may be called twice."""
+
+
+@runtime_checkable
+class KeepsState(Protocol):
+    """Optional part of a teacher: what it has to remember when a run is resumed."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What must survive a restart, as plain JSON."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of ``state_dict``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, replace
+from typing import Any
 
 from turnpoint.methods import PlaysAttempts
 from turnpoint.pivots import EpisodeSummary, summarise, summarise_chains
@@ -19,8 +21,22 @@ class Evaluation:
 
     episodes: list[Episode]
     """All attempts, those of one chain in a row."""
-    summary: EpisodeSummary
-    """Of first attempts; with more of them, ``extra`` holds success within k attempts and what it cost."""
+    summary: EpisodeSummary | None
+    """Of first attempts; with more of them, ``extra`` holds success within k attempts and what it cost. None if no
+    first attempt has an outcome: time-outs and broken environments say nothing about the agent."""
+
+    @property
+    def stops(self) -> dict[str, int]:
+        """First attempts by stop reason."""
+        return dict(sorted(Counter(str(e.stop) for e in self.episodes if e.attempt.index == 0).items()))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON; without a success rate where there is none."""
+        return {"stops": self.stops} if self.summary is None else self.summary.as_dict()
+
+    def without_outcome(self) -> str:
+        """Why there is no summary."""
+        return f"no episode has an outcome, so there is no success rate; stop reasons: {self.stops}"
 
 
 def eval_tasks(run: Run, settings: EvalSettings) -> list[Task]:
@@ -54,8 +70,10 @@ async def evaluate(run: Run, settings: EvalSettings) -> Evaluation:
         )
     finally:
         await rollouts.close()
-    summary = summarise([chain[0] for chain in chains])
-    if settings.attempts > 1:
+    first = [chain[0] for chain in chains]
+    known = any(episode.stop is not None and episode.stop.has_outcome for episode in first)
+    summary = summarise(first) if known else None
+    if summary is not None and settings.attempts > 1:
         summary = replace(summary, extra=summarise_chains(chains, settings.attempts).as_dict())
     return Evaluation([episode for chain in chains for episode in chain], summary)
 

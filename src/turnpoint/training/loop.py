@@ -15,8 +15,9 @@ from turnpoint.policy import ScoreRequest
 from turnpoint.records import Episode, EpisodeWriter, Group, Reflection, Row, Turn
 from turnpoint.training.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
 from turnpoint.training.evaluate import evaluate
+from turnpoint.training.folder import continue_folder, write_header
 from turnpoint.training.metrics import MetricsLog, open_loggers, scalars
-from turnpoint.training.run import Run, write_header
+from turnpoint.training.run import Run
 from turnpoint.training.tasks import TaskSampler
 from turnpoint.training.view import View
 
@@ -24,15 +25,21 @@ from turnpoint.training.view import View
 class Trainer:
     """One run from its first (or resumed) step to its last."""
 
-    def __init__(self, run: Run, view: View) -> None:
+    def __init__(self, run: Run, view: View, *, force: bool = False) -> None:
+        """``force``: go on with a resumed run even where the environment's data changed."""
         self.run = run
         self.view = view
+        self.force = force
         self.step = 0
         """Completed training steps."""
         self._teacher_totals: dict[str, float] = {}
+        self._resumed = False
 
     def resume(self, checkpoint: Path | None = None) -> int:
-        """Go back to a checkpoint (default: the newest of the run folder); returns its step."""
+        """Go back to a checkpoint (default: the newest of the run folder); returns its step.
+
+        The folder stays as it is until ``train`` goes on.
+        """
         if checkpoint is None:
             found = list_checkpoints(self.run.folder / "checkpoints")
             if not found:
@@ -40,7 +47,9 @@ class Trainer:
                     f"{self.run.folder} has no checkpoint to resume from; start it again with train"
                 )
             checkpoint = found[-1][1]
-        self.step = load_checkpoint(checkpoint, self.run.policy, self.run.method)
+        run = self.run
+        self.step = load_checkpoint(checkpoint, run.policy, run.method, run.teachers.named())
+        self._resumed = True
         return self.step
 
     async def train(self) -> None:
@@ -48,15 +57,18 @@ class Trainer:
         run, config = self.run, self.run.config
         for teacher in run.teachers.named().values():
             await teacher.check()
-        if self.step == 0:
+        done, notes = None, list[str]()
+        if self._resumed:
+            done, notes = self.step, continue_folder(run, self.step, force=self.force)
+        else:
             write_header(run)
-        log = MetricsLog(run.folder / "metrics.jsonl", keep_until=self.step if self.step else None)
-        loggers, notes = open_loggers(config.loggers, run.folder)
-        for note in notes:
+        log = MetricsLog(run.folder / "metrics.jsonl", keep_until=done)
+        loggers, missing = open_loggers(config.loggers, run.folder, done=done)
+        for note in [*notes, *missing]:
             self.view.note(note)
         sampler = TaskSampler(run.suite.tasks("train"), config.train.tasks_per_step, run.streams)
         try:
-            if self.step == 0 and config.eval.before:
+            if not self._resumed and config.eval.before:
                 await self._evaluate(log)
             while self.step < config.train.steps:
                 metrics = await self._step(sampler)
@@ -157,15 +169,18 @@ class Trainer:
         with EpisodeWriter(path) as writer:
             for episode in evaluation.episodes:
                 writer.write(episode)
-        summary = evaluation.summary.as_dict() | {"seconds": time.perf_counter() - began}
-        log.write(self.step, "eval", summary)
-        self.view.evaluation(self.step, evaluation.summary)
-        return summary
+        figures = evaluation.as_dict() | {"seconds": time.perf_counter() - began}
+        log.write(self.step, "eval", figures)
+        if evaluation.summary is None:
+            self.view.note(f"eval at step {self.step}: {evaluation.without_outcome()}")
+        else:
+            self.view.evaluation(self.step, evaluation.summary)
+        return figures
 
     def _checkpoint(self) -> None:
         save_checkpoint(
             self.run.folder / "checkpoints", self.step, self.run.policy, self.run.method,
-            keep=self.run.config.train.keep_checkpoints,
+            self.run.teachers.named(), keep=self.run.config.train.keep_checkpoints,
         )  # fmt: skip
 
 

@@ -22,10 +22,16 @@ def interval_text(value: dict[str, Any]) -> str:
 def outcome_lines(folder: Path) -> list[str]:
     """Success before and after training with 95 % intervals, and how the agent behaves now."""
     found = evaluations(folder)
-    if not found:
-        return []
-    first, last = found[0], found[-1]
     lines = [
+        f"evaluation at step {record['step']}: no episode has an outcome ({record['stops']})"
+        for record in found
+        if "success" not in record
+    ]
+    found = [record for record in found if "success" in record]
+    if not found:
+        return lines
+    first, last = found[0], found[-1]
+    lines += [
         f"held-out success before training (step {first['step']}): {interval_text(first['success'])}",
         f"held-out success after training (step {last['step']}):  {interval_text(last['success'])}",
     ]

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import json
-import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-import turnpoint
 from turnpoint.config import ConfigError
 from turnpoint.envs import EnvSuite
 from turnpoint.methods import Method, Teachers
@@ -22,8 +16,6 @@ from turnpoint.records import Message
 from turnpoint.rollouts import Rollouts, Scorer, Streams
 from turnpoint.teachers.scoring import Student
 from turnpoint.training.settings import DEFAULT_DOMAIN, RunConfig
-
-_PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pydantic")
 
 
 @dataclass(slots=True)
@@ -120,29 +112,6 @@ def add_scoring(run: Run) -> None:
     if teachers and "" not in teachers:
         for task in run.suite.tasks("train"):
             run.teachers.scoring_for(task)
-
-
-def write_header(run: Run) -> None:
-    """Write the resolved config and the versions and data hashes of the run into its folder."""
-    run.folder.mkdir(parents=True, exist_ok=True)
-    resolved = run.config.model_dump(mode="json")
-    (run.folder / "config.yaml").write_text(yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True))
-    header = {
-        "turnpoint": turnpoint.__version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "packages": {name: _version(name) for name in _PACKAGES},
-        "env": run.suite.header(),
-        "seed": run.config.seed,
-    }
-    (run.folder / "header.json").write_text(json.dumps(header, indent=1, default=str))
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def new_run_folder(config: RunConfig) -> Path:
