@@ -189,3 +189,13 @@ def test_a_section_given_in_part_keeps_the_rest_of_its_default() -> None:
     assert Middle.model_validate({"inner": {"kind": "adamw"}}).inner == Inner()
     with pytest.raises(ValueError, match="did you mean 'betas'"):
         Outer.model_validate({"middle": {"inner": {"beta": [0.5, 0.6]}}})
+
+
+def test_a_room_above_can_add_a_kind_but_not_replace_one() -> None:
+    registry: Registry[Settings] = Registry("turnpoint.test", Settings, {"a": "x:A"})
+    registry.add("b", "turnpoint.training.settings:TrainSettings")
+    registry.add("b", "turnpoint.training.settings:TrainSettings")
+    assert registry.names() == ["a", "b"]
+    assert registry.get("b").__name__ == "TrainSettings"
+    with pytest.raises(ValueError, match="registered already, as x:A"):
+        registry.add("a", "y:B")

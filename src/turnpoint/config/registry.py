@@ -24,6 +24,11 @@ class Registry(Generic[S]):
         self.base = base
         self._paths = dict(builtin)
 
+    def add(self, kind: str, path: str) -> None:
+        """Register a built-in kind of a room above this registry's. Raises ``ValueError`` if the name is taken."""
+        if self._paths.setdefault(kind, path) != path:
+            raise ValueError(f"{self.group} kind '{kind}' is registered already, as {self._paths[kind]}")
+
     def names(self) -> list[str]:
         """Every registered kind, built-in ones first."""
         outside = sorted(point.name for point in entry_points(group=self.group))

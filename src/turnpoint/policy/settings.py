@@ -12,6 +12,7 @@ from turnpoint.policy.protocol import Policy
 
 if TYPE_CHECKING:
     from turnpoint.envs import EnvSuite
+    from turnpoint.policy.local import LocalPolicy
     from turnpoint.prompts import Prompter
 
 
@@ -99,7 +100,7 @@ class LocalPolicySettings(PolicySettings):
     loss: LossSettings = LossSettings()
     optimizer: OptimizerSettings = OptimizerSettings()
 
-    def build(self, *, seed: int) -> Policy:
+    def build(self, *, seed: int) -> LocalPolicy:
         from turnpoint.policy.local import LocalPolicy
 
         return LocalPolicy(self, seed=seed)
@@ -110,6 +111,5 @@ policy_registry: Registry[PolicySettings] = Registry(
     PolicySettings,
     {
         "local": "turnpoint.policy.settings:LocalPolicySettings",
-        "small": "turnpoint.training.small_agent:SmallPolicySettings",
     },
 )

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from turnpoint.config import ConfigError, Settings
 from turnpoint.envs import EnvSuite
-from turnpoint.policy.protocol import Policy
 from turnpoint.policy.settings import LocalPolicySettings, OptimizerSettings, PolicySettings
 from turnpoint.prompts import Prompter
 from turnpoint.training.demonstrations import DemonstrationSettings
 from turnpoint.training.sft import SftSettings
+
+if TYPE_CHECKING:
+    from turnpoint.policy.local import LocalPolicy
 
 
 class WarmStartSettings(Settings):
@@ -64,7 +66,7 @@ class SmallPolicySettings(LocalPolicySettings):
         folder = warm_started_folder(self, suite, prompter, cache, seed)
         return self.model_copy(update={"model": str(folder)})
 
-    def build(self, *, seed: int) -> Policy:
+    def build(self, *, seed: int) -> LocalPolicy:
         if not self.model:
             raise ConfigError(
                 "the built-in agent has not been made yet; call prepare(suite, prompter, ...) first, or set "
