@@ -100,6 +100,8 @@ def test_loading_what_does_not_fit(make_policy: MakePolicy, model_folder: Any, t
         make_policy().load(tmp_path / "muon")
     with pytest.raises(ConfigError, match="reference"):
         make_policy(optimizer={"kind": "muon"}, keep_reference=True).load(tmp_path / "muon")
+    with pytest.raises(ConfigError, match="another model"):
+        make_policy(optimizer={"kind": "muon"}, model={"intermediate_size": 40}).load(tmp_path / "muon")
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,13 @@ class LocalPolicy:
             )
         fresh = load.load_model(folder, self.network.dtype)
         self.engine.forget()
-        self.network.model.load_state_dict(fresh.state_dict())
+        try:
+            self.network.model.load_state_dict(fresh.state_dict())
+        except RuntimeError as error:
+            raise ConfigError(
+                f"the weights in '{folder}' are of another model than policy.model: {error}; resume with the model "
+                "that the run was started with"
+            ) from error
         if self._reference is not None and reference is not None:
             load_weights(self._reference.model, str(reference), device=str(self.network.device))
         self._stepper.reset_masters()
