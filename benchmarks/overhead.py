@@ -25,7 +25,9 @@ PARTS = ("seconds_collect", "seconds_credit", "seconds_update")
 
 def main() -> None:
     """Run all methods in rounds and print ratios."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--recipe", default="recipes/quickstart.yaml")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
@@ -39,7 +41,9 @@ def main() -> None:
                 common = (f"train.steps={options.steps}", "policy.optimizer.lr=0", "policy.optimizer.lr_rest=0",
                           "eval.before=false", "eval.every=0", "eval.tasks=2", "train.checkpoint_every=0",
                           "train.save_episodes=false")  # fmt: skip
-                job = Job(f"{number}-{method.split()[-1]}", options.recipe, (*common, *overrides, *options.set))
+                job = Job(
+                    f"{number}-{method.split()[-1]}", options.recipe, (*common, *overrides, *options.set)
+                )
                 run = run_all([job], Path(folder), processes=1)[job.name]
                 steps = records(run, "train")[1:]  # the first step warms caches up
                 seconds[method].append(float(np.mean([step["seconds"] for step in steps])))
@@ -53,7 +57,9 @@ def main() -> None:
              f"{100 * (min(ratios) - 1):+.1f} … {100 * (max(ratios) - 1):+.1f} %",
              f"{collect:.2f} / {credit:.2f} / {update:.2f}"]
         )  # fmt: skip
-    print(markdown_table(["method", "seconds a step", "over GRPO", "range", "collect / credit / update"], rows))
+    print(
+        markdown_table(["method", "seconds a step", "over GRPO", "range", "collect / credit / update"], rows)
+    )
 
 
 if __name__ == "__main__":

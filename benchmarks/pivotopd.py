@@ -27,7 +27,9 @@ METHODS: dict[str, tuple[str, ...]] = {
 
 def main() -> None:
     """Train, replay, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/pivotopd"))
     parser.add_argument("--recipe", default="recipes/quickstart.yaml")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])

@@ -18,17 +18,18 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, fie
 
 from turnpoint.config import ConfigError
 from turnpoint.credit import distillation_advantages
-from turnpoint.envs import Capabilities, EnvError
+from turnpoint.envs import Capabilities
 from turnpoint.methods.parts import UNUSABLE, outcome_rows, play_groups, record_advantages
 from turnpoint.methods.protocol import MethodSettings, Teachers
+from turnpoint.methods.recovery import Recovery, RecoveryRules
 from turnpoint.methods.rules import Stopping, StopRule, StopSettings, whole_turns
-from turnpoint.methods.situations import branch_situation, resolve, situation
+from turnpoint.methods.situations import resolve, situation
 from turnpoint.methods.tally import Tally
-from turnpoint.policy import ContextOverflow, ScoreRequest
-from turnpoint.prompts import Prompter, assert_unhinted, leaks
+from turnpoint.policy import ScoreRequest
+from turnpoint.prompts import assert_unhinted
 from turnpoint.records import Episode, Group, Pivot, Row, RowKind, Task, Turn
-from turnpoint.rollouts import Branch, Rollouts, Scorer
-from turnpoint.teachers.protocol import NamingTeacher, Situation, TeacherError
+from turnpoint.rollouts import Rollouts, Scorer
+from turnpoint.teachers.protocol import NamingTeacher, TeacherError
 
 Ablation = Literal[
     "none", "preventive_only", "recovery_only", "random_turns", "hints_without_gold", "reverse_kl_recovery"
@@ -120,6 +121,16 @@ class PivotOPDSettings(MethodSettings):
             )
 
     @property
+    def recovery_rules(self) -> RecoveryRules:
+        """How recovery branches are played."""
+        return RecoveryRules(
+            turns=self.recovery_turns,
+            gold=self.ablation != "hints_without_gold",
+            hinted=self.ablation != "reverse_kl_recovery",
+            require_agreement=self.require_agreement,
+        )
+
+    @property
     def distils(self) -> bool:
         """Whether any term needs the teacher."""
         return self.w_prev > 0 or self.w_traj > 0 or (self.w_rec > 0 and self.recovery_turns > 0)
@@ -158,7 +169,8 @@ class PivotOPD(Stopping):
         self.tally.add("reports_skipped/unusable_episode", len(played) - len(episodes))
         await asyncio.gather(*(self._analyse(episode, teacher, rollouts) for episode in episodes))
         jobs = self._queue(groups, rollouts)
-        branches = await asyncio.gather(*(self._recover(job, rollouts, teacher) for job in jobs))
+        recovery = Recovery(self.settings.recovery_rules, teacher, rollouts, self.tally)
+        branches = await asyncio.gather(*(recovery.play(job.episode, job.turn) for job in jobs))
         for job, branch in zip(jobs, branches, strict=True):
             if branch.turns:
                 job.group.branches.append(branch)
@@ -229,7 +241,8 @@ class PivotOPD(Stopping):
         turns = sorted(
             rng.choice(len(episode.turns), size=min(count, len(episode.turns)), replace=False).tolist()
         )
-        named = [(turn, await self._ask(teacher, situation(episode, turn), rollouts)) for turn in turns]
+        ask = Recovery(self.settings.recovery_rules, teacher, rollouts, self.tally).ask
+        named = [(turn, await ask(situation(episode, turn))) for turn in turns]
         return [(turn, action) for turn, action in named if action is not None]
 
     # ---- recovery -------------------------------------------------------------------------------
@@ -253,71 +266,6 @@ class PivotOPD(Stopping):
         kept = rng.choice(len(jobs), size=self.settings.max_recoveries, replace=False)
         return [jobs[i] for i in sorted(kept.tolist())]
 
-    async def _recover(self, job: Job, rollouts: Rollouts, teacher: NamingTeacher) -> Episode:
-        """Up to K hinted turns from the state after the mistake, each the student's own words."""
-        branch = rollouts.branch(job.episode, job.turn + 1, name=f"recovery-{job.turn}")
-        error = ""
-        try:
-            async with rollouts.place():
-                end = await self._play_recovery(branch, teacher, rollouts)
-        except ContextOverflow as overflow:
-            end, error = "prompt_too_long", str(overflow)
-        except TimeoutError as late:
-            end, error = "time_out", str(late) or "the wall clock of the branch ran out"
-        except EnvError as fault:
-            end, error = f"{type(fault).__name__}", str(fault)
-        finally:
-            episode = branch.close(error)
-        self.tally.add(f"recovery_ended/{end}")
-        return episode
-
-    async def _play_recovery(self, branch: Branch, teacher: NamingTeacher, rollouts: Rollouts) -> str:
-        s, prompter = self.settings, rollouts.prompter
-        for k in range(1, s.recovery_turns + 1):
-            target = None
-            if s.ablation != "hints_without_gold":
-                named = await self._ask(teacher, branch_situation(branch), rollouts)
-                target = resolve(named, branch.observation)
-                if target is None:
-                    return "no_recovery_action"
-            hint = self._hint(prompter, target)
-            turn = await branch.sample(None if s.ablation == "reverse_kl_recovery" else hint)
-            if (fault := self._recovery_fault(turn, target, hint)) is not None:
-                self.tally.add("dropped_tokens/recovery", len(turn.response_ids))
-                return fault
-            turn.hint, turn.gold_actions = hint, () if target is None else (target,)
-            branch.keep(turn)
-            if k < s.recovery_turns and not await branch.step():
-                return "episode_over"
-        return "complete"
-
-    def _recovery_fault(self, turn: Turn, target: str | None, hint: str) -> str | None:
-        """Why a sampled recovery turn cannot be used, or None."""
-        if not turn.valid:
-            return "no_action"
-        if turn.hint is not None and (leaks(turn.response) or hint in turn.response):
-            return "hint_leaked"
-        if target is not None:
-            agrees = resolve(turn.executed, turn.observation) == target
-            self.tally.mean("recovery_agreement", float(agrees))
-            if self.settings.require_agreement and not agrees:
-                return "other_action"
-        return None
-
-    def _hint(self, prompter: Prompter, action: str | None) -> str:
-        """The hint that names ``action``, or the generic reflection of the ablation without gold actions."""
-        if action is None or self.settings.ablation == "hints_without_gold":
-            return prompter.generic_hint()
-        return prompter.hint_text(action)
-
-    async def _ask(self, teacher: NamingTeacher, where: Situation, rollouts: Rollouts) -> str | None:
-        try:
-            with rollouts.sampler.waiting(teacher.remote):
-                return await teacher.recover(where)
-        except TeacherError as error:
-            self.tally.add(f"teacher_failures/{error.reason}")
-            return None
-
     # ---- credit ---------------------------------------------------------------------------------
 
     async def _add_distillation(
@@ -329,7 +277,7 @@ class PivotOPD(Stopping):
             episode = episodes[row.episode]
             pivot = next((p for p in episode.pivots if p.turn == turn.index and p.resolved), None)
             if s.w_prev > 0 and pivot is not None and pivot.resolved is not None:
-                hint = self._hint(scorer.prompter, pivot.resolved)
+                hint = s.recovery_rules.hint(scorer.prompter, pivot.resolved)
                 assert_unhinted(turn.messages, [hint])
                 self._want(wanted, "preventive", s.w_prev, turn, row, scorer.hinted(turn, hint))
             if s.w_traj > 0 and episode.lesson:
