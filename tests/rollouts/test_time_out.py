@@ -15,24 +15,24 @@ from turnpoint.testing.scripted_policy import ScriptedPolicy
 
 
 class Slow(ScriptedPolicy):
-    """Answers only when it has been advanced often enough."""
+    """Answers only when it is told to."""
 
-    rounds = 40
+    ready = False
 
     def advance(self):
-        self.rounds -= 1
-        return super().advance() if self.rounds < 0 else []
+        return super().advance() if self.ready else []
 
 
 def test_calls_of_episodes_that_are_over_do_not_stay_in_the_policy() -> None:
     policy = Slow(random_agent())
     suite = toy_suite()
-    rollouts, _ = make_rollouts(suite, policy, rollout=RolloutSettings(episode_seconds=0.001))
+    rollouts, _ = make_rollouts(suite, policy, rollout=RolloutSettings(episode_seconds=0.05))
 
     async def go():
         episodes = await asyncio.gather(*(rollouts.play(task, 0) for task in suite.tasks("train")[:3]))
         with pytest.raises(RuntimeError, match="in flight"):
             policy.forget_sessions()
+        policy.ready = True
         await rollouts.close()
         return episodes
 
@@ -52,7 +52,8 @@ def test_what_breaks_while_nobody_waits_is_heard_at_the_end() -> None:
     async def go():
         sampler = Sampler(policy)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(sampler.sample("x", SampleRequest((1,), 0)), 0.001)
+            await asyncio.wait_for(sampler.sample("x", SampleRequest((1,), 0)), 0.01)
+        policy.ready = True
         await sampler.finish()
 
     with pytest.raises(RuntimeError, match="out of memory"):

@@ -21,10 +21,11 @@ class RolloutSettings(Settings):
     max_turns: PositiveInt | None = None
     """Turn budget; None = the environment's own."""
     concurrent: PositiveInt = 256
-    """Most episodes open at a time."""
+    """Most episodes, or recovery branches, open at a time."""
     episode_seconds: PositiveFloat | None = None
-    """Wall clock of one episode, model and environment together; None = no limit."""
+    """Wall clock of one episode or recovery branch, model and environment together; None = no limit."""
     env_seconds: PositiveFloat | None = None
-    """Longest single environment call; when set, calls run in worker threads and a hung copy is given up."""
+    """Longest single environment call; when set, each copy runs in a thread of its own, and a hung one is given up."""
     lockstep: bool = True
-    """Wait for all environment calls before the next model batch, so that results do not depend on timing."""
+    """Wait for environment calls and remote teachers before the next model batch, so that results do not depend on
+    their speed."""
