@@ -118,3 +118,11 @@ def test_assert_unhinted() -> None:
 
 def test_generic_reflection_names_no_action() -> None:
     assert "action:" not in GENERIC_REFLECTION
+
+
+def test_replies_are_the_policys_own_words() -> None:
+    """A reply that reads like a hint was made up by the policy: it is no privileged text."""
+    hint = hint_text("open box")
+    assert_unhinted([*MESSAGES, Message("assistant", f"I see. {hint}"), Message("user", "go on")], [hint])
+    with pytest.raises(PrivilegedTextError):
+        assert_unhinted([*MESSAGES, Message("assistant", "x"), Message("user", f"{hint}\ngo on")], [hint])

