@@ -23,7 +23,7 @@ CLOSE = {"rtol": 0, "atol": 2e-5}
 
 def whole(policy, passages):
     requests = [ScoreRequest(p.ids[:a], p.ids[a:b]) for p in passages for a, b in p.spans]
-    return score(policy.network, requests, temperature=1.0, token_budget=10_000, context=256, merge=False)
+    return score(policy.network, requests, temperature=1.0, token_budget=10_000, context=256, merge="off")
 
 
 def scorer(policy, **changes) -> SessionScorer:

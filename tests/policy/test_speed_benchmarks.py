@@ -36,3 +36,13 @@ def test_update(capsys: pytest.CaptureFixture[str]) -> None:
     assert result["merged"]["sequences"] == 3
     assert result["ratio_tokens"] > 1.5
     assert result["merged"]["loss"] == pytest.approx(result["row per turn"]["loss"], rel=1e-5)
+
+
+def test_scoring(capsys: pytest.CaptureFixture[str]) -> None:
+    import_module("benchmarks.scoring").main([*SMALL, "--hinted", "2"])
+    result = json.loads(capsys.readouterr().out)
+    sides = [result[name] for name in ("trees, cached", "trees", "chains", "each alone")]
+    assert all(side["max_difference"] < 1e-5 for side in sides)
+    tokens = [side["tokens_processed"] for side in sides]
+    assert tokens == sorted(tokens)
+    assert 2 * tokens[0] < tokens[-1]

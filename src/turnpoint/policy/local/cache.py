@@ -121,3 +121,48 @@ class KVPool(Cache):
     def _stores(self) -> list[Tensor]:
         stores = [store for layer in self.pool_layers for store in (layer.keys, layer.values)]
         return [store for store in stores if store is not None]
+
+
+class _PrefixLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
+    """One layer of ``CachedPrefixes``."""
+
+    is_sliding = False
+
+    def __init__(self, prefixes: CachedPrefixes, source: PoolLayer) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.prefixes, self.source = prefixes, source
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Nothing is kept."""
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """The prefixes' keys and values, then the given ones."""
+        rows, reach = self.prefixes.rows, self.prefixes.reach
+        assert self.source.keys is not None
+        assert self.source.values is not None
+        return (
+            torch.cat([self.source.keys[rows, :, :reach], key_states], dim=2),
+            torch.cat([self.source.values[rows, :, :reach], value_states], dim=2),
+        )
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Keys of the pass, and their offset."""
+        return self.prefixes.reach + query_length, 0
+
+    def get_seq_length(self) -> int:
+        """Unused: positions are always explicit."""
+        return 0
+
+    def get_max_cache_shape(self) -> int:
+        """No fixed maximum."""
+        return -1
+
+
+class CachedPrefixes(Cache):
+    """The first ``reach`` tokens of some pool rows, to read from: a forward pass over them leaves the pool alone."""
+
+    def __init__(self, pool: KVPool, rows: Tensor, reach: int) -> None:
+        self.rows, self.reach = rows, reach
+        super().__init__(layers=[_PrefixLayer(self, layer) for layer in pool.pool_layers])

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from turnpoint.config import ConfigError
 from turnpoint.policy.local import attention
-from turnpoint.policy.local.cache import KVPool, Rows
+from turnpoint.policy.local.cache import CachedPrefixes, KVPool, Rows
 
 LAYER_TYPES = ("full_attention", "sliding_attention")
 
@@ -69,30 +69,47 @@ class Network:
 
         ``masks`` holds an additive mask ``[batch, 1, q, reach]`` for each kind of layer (see ``masks``).
         """
-        reach = next(iter(masks.values())).shape[-1]
-        pool.plan(rows, positions, reach)
-        mask = masks if len(masks) > 1 else next(iter(masks.values()))
+        pool.plan(rows, positions, next(iter(masks.values())).shape[-1])
+        return self.hidden_with_masks(ids, positions, masks, pool)
+
+    def hidden_with_masks(
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        masks: dict[str, Tensor],
+        cache: KVPool | CachedPrefixes | None = None,
+    ) -> Tensor:
+        """Final hidden states ``[batch, q, width]`` of tokens that see what masks ``[batch, 1, q, k]`` say.
+
+        The keys are those of the cache, if any, and then the tokens' own.
+        """
         limit = getattr(self.config, "max_position_embeddings", None)
         result: Tensor = self.body(
             input_ids=ids,
-            attention_mask=mask,
+            attention_mask=masks if len(masks) > 1 else next(iter(masks.values())),
             position_ids=positions if limit is None else positions.clamp(max=limit - 1),
-            past_key_values=pool,
-            use_cache=True,
+            past_key_values=cache,
+            use_cache=cache is not None,
         ).last_hidden_state
         return result
 
     def masks(self, positions: Tensor, reach: int) -> dict[str, Tensor]:
         """Additive masks: a query at position p sees keys 0 .. p (the last ``window`` of them if sliding)."""
         keys = torch.arange(reach, device=self.device)
-        where = positions[:, None, :, None]
-        visible = keys <= where
+        return self.additive_masks(keys <= positions[:, None, :, None], positions, keys)
+
+    def additive_masks(self, visible: Tensor, positions: Tensor, keys: Tensor) -> dict[str, Tensor]:
+        """A mask ``[batch, 1, q, k]`` for each kind of layer.
+
+        Visible are the keys that causality leaves, same shape; positions are ``[batch, q]`` of the queries and
+        ``[k]`` or ``[batch, 1, 1, k]`` of the keys.
+        """
         result = {}
         for kind in dict.fromkeys(self.layer_types):
             seen = visible
             if kind == "sliding_attention":
                 assert self.window is not None
-                seen = visible & (keys > where - self.window)
+                seen = visible & (keys > positions[:, None, :, None] - self.window)
             mask = torch.zeros(seen.shape, dtype=self.dtype, device=self.device)
             result[kind] = mask.masked_fill_(~seen, torch.finfo(self.dtype).min)
         return result

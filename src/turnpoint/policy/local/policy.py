@@ -126,6 +126,7 @@ class LocalPolicy:
             temperature=self.settings.temperature,
             token_budget=self.settings.token_budget,
             context=self.context_length,
+            prefixes=self.engine.table if which == "live" else None,
         )
 
     def update(self, rows: Sequence[Row]) -> dict[str, float]:

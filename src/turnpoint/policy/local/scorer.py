@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -10,14 +11,28 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from turnpoint.policy.local.merge import TokenSequence, chains, micro_batches, sequences
+from turnpoint.policy.local.cache import KVPool
+from turnpoint.policy.local.forest import Tree, forest, sequence_trees
+from turnpoint.policy.local.merge import Item, chains
 from turnpoint.policy.local.network import Network
+from turnpoint.policy.local.passes import MASK_ELEMENTS, tree_batches, tree_states
+from turnpoint.policy.local.prefill import on_device
+from turnpoint.policy.local.slots import Slots
 from turnpoint.policy.protocol import ContextOverflow, ScoreRequest
 
 Floats = npt.NDArray[np.float64]
 
 LOGIT_ELEMENTS = 2**22
 """Logits computed at a time (positions times vocabulary)."""
+Merge = Literal["off", "chains", "trees"]
+"""What is computed once: nothing, prompts that extend a whole sequence, or whatever begins alike."""
+
+
+class Prefixes(Protocol):
+    """Sequences whose keys and values are cached for the weights to score with; they are only read."""
+
+    pool: KVPool
+    slots: Slots
 
 
 def score(
@@ -27,12 +42,14 @@ def score(
     temperature: float,
     token_budget: int,
     context: int,
-    merge: bool = True,
+    merge: Merge = "trees",
+    prefixes: Prefixes | None = None,
 ) -> list[Floats]:
     """Log-probabilities of each request's response tokens, float64 arrays of their lengths.
 
-    Requests that extend each other are scored as one sequence and sliced. Raises ``ContextOverflow`` for a
-    request longer than the context and ``ValueError`` for an empty prompt or response.
+    Tokens that requests begin alike with are computed once, or not at all if they are among the cached prefixes
+    (which only trees use). Raises ``ContextOverflow`` for a request longer than the context and ``ValueError``
+    for an empty prompt or response.
     """
     items = [(request.prompt_ids, request.response_ids) for request in requests]
     for i, (prompt, response) in enumerate(items):
@@ -44,37 +61,26 @@ def score(
                 f"the context length is {context}"
             )
     result: list[Floats] = [np.empty(0)] * len(items)
-    merged = sequences(items, chains(items), merge=merge) if merge else _singles(items)
+    pool = None if prefixes is None else prefixes.pool
     with torch.inference_mode():
-        for batch in micro_batches([len(sequence) for sequence in merged], token_budget):
-            chosen = [merged[i] for i in batch]
-            spans = [
-                (line, segment.start, segment.start + segment.length)
-                for line, sequence in enumerate(chosen)
-                for segment in sequence.segments
-            ]
-            values = span_logprobs(network, chosen, spans, temperature).double().cpu().numpy()
-            ends = np.cumsum([stop - start for _, start, stop in spans])
-            names = [segment.item for sequence in chosen for segment in sequence.segments]
-            for item, part in zip(names, np.split(values, ends[:-1]), strict=True):
-                result[item] = part
+        for batch in tree_batches(_trees(items, merge, prefixes, token_budget), token_budget):
+            spots = [spot for tree in batch for spot in tree.spots]
+            targets = np.concatenate([np.asarray(items[spot.item][1], dtype=np.int64) for spot in spots])
+            states = tree_states(network, batch, pool)
+            values = head_logprobs(network, states, on_device(network, targets), temperature)
+            ends = np.cumsum([len(spot.before) for spot in spots])
+            for spot, part in zip(spots, np.split(values.double().cpu().numpy(), ends[:-1]), strict=True):
+                result[spot.item] = part
     return result
 
 
-def _singles(items: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[TokenSequence]:
-    return sequences(items, [[i] for i in range(len(items))], merge=False)
-
-
-def span_logprobs(
-    network: Network,
-    batch: Sequence[TokenSequence],
-    spans: Sequence[tuple[int, int, int]],
-    temperature: float,
-) -> Tensor:
-    """Log-probabilities of the tokens in spans (line of the batch, first, one past the last), concatenated."""
-    lines = np.concatenate([np.full(stop - start, line) for line, start, stop in spans])
-    places = np.concatenate([np.arange(start, stop) for _, start, stop in spans])
-    return token_logprobs(network, [sequence.ids for sequence in batch], lines, places, temperature)
+def _trees(items: Sequence[Item], merge: Merge, prefixes: Prefixes | None, token_budget: int) -> list[Tree]:
+    if merge == "off":
+        return sequence_trees(items, [[i] for i in range(len(items))])
+    if merge == "chains":
+        return sequence_trees(items, chains(items))
+    lookup = None if prefixes is None else prefixes.slots.longest
+    return forest(items, lookup=lookup, token_budget=token_budget, mask_elements=MASK_ELEMENTS)
 
 
 def token_logprobs(

@@ -69,6 +69,10 @@ class Slots:
             best = own
         return best, int(shared[best])
 
+    def longest(self, prompt: IntArray) -> tuple[int, int]:
+        """``donor`` for who has no slot."""
+        return self.donor(prompt, None)
+
     def vacant(self) -> int | None:
         """The slot a new session gets: an unused one, else the free one used longest ago, else the resting
         session's used longest ago (which loses its cache); None if all are busy."""
