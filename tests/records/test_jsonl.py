@@ -109,7 +109,10 @@ def test_round_trip(episode: Episode) -> None:
 
 def test_turns_of_a_branch_keep_their_places() -> None:
     branch = Episode(
-        "b", Task("t", "toy"), [Turn(4, Observation("o")), Turn(5, Observation("p"))], forked_from=Fork("a", 4)
+        "b",
+        Task("t", "toy"),
+        [Turn(4, Observation("o")), Turn(5, Observation("p"))],
+        forked_from=Fork("a", 4),
     )
     assert [turn.index for turn in episode_from_dict(episode_to_dict(branch)).turns] == [4, 5]
     assert "first_turn" not in episode_to_dict(simple("whole"))
