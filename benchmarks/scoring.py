@@ -25,7 +25,8 @@ from benchmarks.rollout import Shape, build_model, observations
 from turnpoint.policy import SampleRequest, Sampling, ScoreRequest
 from turnpoint.policy.local.engine import Engine
 from turnpoint.policy.local.network import Network
-from turnpoint.policy.local.scorer import Merge, score
+from turnpoint.policy.local.scorer import score
+from turnpoint.policy.settings import Merge
 
 SIDES: dict[str, tuple[Merge, bool]] = {
     "trees, cached": ("trees", True),

@@ -6,8 +6,10 @@ import gc
 import json
 import os
 import random
+import sys
 import threading
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -24,6 +26,9 @@ from turnpoint.testing import (
     stochastic_suite,
     toy_suite,
 )
+
+# Planted faults travel to another process as pickles: it must find this module under the name it has here.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 
 def failed(report: CheckReport) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
 
 from turnpoint.config import Registry, Settings
 from turnpoint.policy.protocol import Policy
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from turnpoint.envs import EnvSuite
     from turnpoint.policy.local import LocalPolicy
     from turnpoint.prompts import Prompter
+
+
+Merge = Literal["off", "chains", "trees"]
+"""What is computed once: nothing, prompts that extend a whole sequence, or whatever begins alike."""
 
 
 class PolicySettings(Settings):
@@ -91,14 +95,20 @@ class LocalPolicySettings(PolicySettings):
     """Rows per optimizer step; None = all rows in one step."""
     token_budget: PositiveInt = 16384
     """Most tokens, padding included, in one forward-backward pass."""
-    merge_rows: bool = True
-    """Train rows whose prompts extend each other as one sequence (same loss and gradient, fewer tokens)."""
+    merge_rows: Merge = "trees"
+    """What rows of an update share (same loss and gradient, fewer tokens): ``chains`` computes rows whose prompts
+    extend each other as one sequence, ``trees`` also rows that branch off another or only begin alike."""
     gradient_checkpointing: bool = False
     """Trade compute for memory in the update."""
     keep_reference: bool = False
     """Keep the initial weights so that ``reference`` log-probs can be asked for; always so if ``loss.kl`` > 0."""
     loss: LossSettings = LossSettings()
     optimizer: OptimizerSettings = OptimizerSettings()
+
+    @field_validator("merge_rows", mode="before")
+    @classmethod
+    def _best_or_off(cls, value: object) -> object:
+        return {True: "trees", False: "off"}[value] if isinstance(value, bool) else value
 
     def build(self, *, seed: int) -> LocalPolicy:
         from turnpoint.policy.local import LocalPolicy

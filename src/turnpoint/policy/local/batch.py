@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from turnpoint.policy.local.merge import TokenSequence
+from turnpoint.policy.local.forest import Spot, Tree
 from turnpoint.records import Row
 
 
@@ -16,10 +17,9 @@ from turnpoint.records import Row
 class TokenBatch:
     """The trained tokens of a micro-batch, all arrays ``[n]``."""
 
-    ids: list[npt.NDArray[np.int64]]
-    """Token sequences of the forward pass."""
-    lines: npt.NDArray[np.int64]
-    places: npt.NDArray[np.int64]
+    trees: list[Tree]
+    """What the forward pass computes; their spots are the trained tokens."""
+    targets: npt.NDArray[np.int64]
     rows: npt.NDArray[np.int64]
     old: npt.NDArray[np.float64]
     advantages: npt.NDArray[np.float64]
@@ -52,26 +52,32 @@ def select_rows(
     return kept, metrics
 
 
-def gather_tokens(rows: Sequence[Row], batch: Sequence[TokenSequence]) -> TokenBatch:
-    """The trained tokens (mask true) of the rows in some sequences; nothing else enters the loss."""
-    lines, places, numbers, old, advantages = [], [], [], [], []
-    for line, sequence in enumerate(batch):
-        for segment in sequence.segments:
-            row = rows[segment.item]
-            chosen = np.arange(segment.length) if row.mask is None else np.flatnonzero(row.mask)
-            lines.append(np.full(len(chosen), line))
-            places.append(segment.start + chosen)
-            numbers.append(np.full(len(chosen), segment.item))
-            old.append(row.old_logprobs[chosen])
-            advantages.append(row.advantages[chosen])
+def gather_tokens(rows: Sequence[Row], batch: Sequence[Tree]) -> TokenBatch:
+    """The trained tokens (mask true) of the rows in some trees; nothing else enters the loss."""
+    items = [spot.item for tree in batch for spot in tree.spots]
+    trained = [trained_places(rows[item]) for item in items]
+
+    def values(name: str) -> list[npt.NDArray[Any]]:
+        return [np.asarray(getattr(rows[i], name))[k] for i, k in zip(items, trained, strict=True)]
+
     return TokenBatch(
-        [sequence.ids for sequence in batch],
-        np.concatenate(lines),
-        np.concatenate(places),
-        np.concatenate(numbers),
-        np.concatenate(old),
-        np.concatenate(advantages),
+        [narrowed(tree, rows) for tree in batch],
+        np.concatenate(values("response_ids")),
+        np.repeat(items, [len(k) for k in trained]),
+        np.concatenate(values("old_logprobs")),
+        np.concatenate(values("advantages")),
     )
+
+
+def narrowed(tree: Tree, rows: Sequence[Row]) -> Tree:
+    """A tree of rows with the trained tokens as its spots."""
+    spots = (Spot(spot.item, spot.before[trained_places(rows[spot.item])]) for spot in tree.spots)
+    return replace(tree, spots=tuple(spots))
+
+
+def trained_places(row: Row) -> npt.NDArray[np.int64]:
+    """Positions of the trained tokens in a row's response."""
+    return np.arange(len(row.response_ids)) if row.mask is None else np.flatnonzero(row.mask)
 
 
 def _advantages(row: Row) -> npt.NDArray[np.float64]:

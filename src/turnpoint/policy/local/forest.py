@@ -90,14 +90,19 @@ class _Strand:
 
 
 def forest(
-    items: Sequence[Item], *, lookup: Lookup | None, token_budget: int, mask_elements: int
+    items: Sequence[Item],
+    *,
+    token_budget: int,
+    mask_elements: int,
+    lookup: Lookup | None = None,
+    chosen: Sequence[int] | None = None,
 ) -> list[Tree]:
-    """Trees that hold every item once, none with more tokens or a larger mask than allowed.
+    """Trees that hold every chosen item (all by default) once, none with more tokens or a larger mask than allowed.
 
     A sequence that exceeds the token budget on its own is a tree of its own.
     """
     rows: dict[int, list[_Strand]] = {}
-    for strand in _strands(items, lookup):
+    for strand in _strands(items, range(len(items)) if chosen is None else chosen, lookup):
         if not _worth_resuming(strand, mask_elements):
             strand.row, strand.cached = -1, 0
         rows.setdefault(strand.row, []).append(strand)
@@ -128,11 +133,11 @@ def _path(item: Item) -> IntArray:
     return np.asarray([*prompt, *response[:-1]], dtype=np.int64)
 
 
-def _strands(items: Sequence[Item], lookup: Lookup | None) -> list[_Strand]:
+def _strands(items: Sequence[Item], chosen: Sequence[int], lookup: Lookup | None) -> list[_Strand]:
     """Strands in lexicographic order, in which what shares most stands together."""
-    paths = [_path(item) for item in items]
+    paths = {i: _path(items[i]) for i in chosen}
     # Big-endian bytes compare like the ids.
-    order = sorted(range(len(items)), key=lambda i: (paths[i].astype(">u4").tobytes(), len(items[i][0])))
+    order = sorted(chosen, key=lambda i: (paths[i].astype(">u4").tobytes(), len(items[i][0])))
     result: list[_Strand] = []
     for i in order:
         path, first = paths[i], len(items[i][0]) - 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +19,12 @@ from turnpoint.policy.local.passes import MASK_ELEMENTS, tree_batches, tree_stat
 from turnpoint.policy.local.prefill import on_device
 from turnpoint.policy.local.slots import Slots
 from turnpoint.policy.protocol import ContextOverflow, ScoreRequest
+from turnpoint.policy.settings import Merge
 
 Floats = npt.NDArray[np.float64]
 
 LOGIT_ELEMENTS = 2**22
 """Logits computed at a time (positions times vocabulary)."""
-Merge = Literal["off", "chains", "trees"]
-"""What is computed once: nothing, prompts that extend a whole sequence, or whatever begins alike."""
-
 
 class Prefixes(Protocol):
     """Sequences whose keys and values are cached for the weights to score with; they are only read."""
