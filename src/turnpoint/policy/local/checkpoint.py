@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file, save_model
 from torch import Tensor
 
 from turnpoint.config import ConfigError
+from turnpoint.policy.quiet import without_progress_bars
 
 STATE = "training_state"
 VERSION = 1
@@ -33,7 +34,8 @@ def write(
     shutil.rmtree(fresh, ignore_errors=True)
     state = fresh / STATE
     state.mkdir(parents=True)
-    model.save_pretrained(fresh)
+    with without_progress_bars():
+        model.save_pretrained(fresh)
     tokenizer.save_pretrained(fresh)
     save_file(
         {name: value.contiguous().cpu() for name, value in optimizer.items()}, state / "optimizer.safetensors"

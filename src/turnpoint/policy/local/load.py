@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from turnpoint.config import ConfigError
+from turnpoint.policy.quiet import without_progress_bars
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
@@ -62,21 +63,16 @@ def check_folder(folder: Path) -> None:
 def load_model(folder: Path, dtype: torch.dtype) -> Any:
     """The causal language model in a folder, on the CPU."""
     from transformers import AutoModelForCausalLM
-    from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        return AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, local_files_only=True, trust_remote_code=False, use_safetensors=True
-        )
+        with without_progress_bars():
+            return AutoModelForCausalLM.from_pretrained(
+                folder, dtype=dtype, local_files_only=True, trust_remote_code=False, use_safetensors=True
+            )
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ConfigError(
             f"policy.model: '{folder}' cannot be read as a causal language model: {error}"
         ) from error
-    finally:
-        if shown:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def load_tokenizer(folder: Path, model: Any) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from turnpoint.config import ConfigError
+from turnpoint.policy.quiet import without_progress_bars
 from turnpoint.policy.small.tokenizer import make_tokenizer
 from turnpoint.policy.small.vocabulary import closed_vocabulary
 
@@ -48,23 +48,10 @@ def build_small_agent(
             _config(tokenizer, len(words), layers, width, heads, kv_heads, ffn, context_length)
         )
     folder.mkdir(parents=True, exist_ok=True)
-    with _without_progress_bars():
+    with without_progress_bars():
         model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
-
-
-@contextmanager
-def _without_progress_bars() -> Iterator[None]:
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _config(
