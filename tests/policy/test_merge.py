@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import random
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("torch")
 
-from turnpoint.policy.local.merge import chains, micro_batches, sequences
+from turnpoint.policy.local.forest import sequence_trees
+from turnpoint.policy.local.merge import chains, micro_batches
 
 ids = st.lists(st.integers(0, 2), min_size=1, max_size=4)
 histories = st.lists(st.tuples(ids, ids), min_size=1, max_size=6)
@@ -38,12 +38,14 @@ def test_chains_cover_all_items_once_and_extend(episodes: list, shuffler: random
         for before, after in itertools.pairwise(group):
             whole = items[before][0] + items[before][1]
             assert items[after][0][: len(whole)] == whole
-    for sequence in sequences(items, groups):
-        for segment in sequence.segments:
-            prompt, response = items[segment.item]
-            assert segment.start == len(prompt)
-            assert segment.length == len(response)
-            np.testing.assert_array_equal(sequence.ids[: len(prompt) + len(response)], prompt + response)
+    for tree, group in zip(sequence_trees(items, groups), groups, strict=True):
+        assert tree.causal
+        assert [spot.item for spot in tree.spots] == group
+        whole = [*tree.ids, items[group[-1]][1][-1]]
+        for spot in tree.spots:
+            prompt, response = items[spot.item]
+            assert whole[: len(prompt) + len(response)] == prompt + response
+            assert spot.before.tolist() == list(range(len(prompt) - 1, len(prompt) + len(response) - 1))
     # A lone episode is one sequence, and the grouping does not depend on the input order.
     assert len(chains(extend(episodes[0]))) == 1
     order = list(range(len(items)))
@@ -60,12 +62,6 @@ def test_a_fork_starts_its_own_sequence() -> None:
     assert sorted(map(len, groups)) == [1, 2]
     # A response that covers the next prompt only in part is no predecessor.
     assert len(chains([([1], [2, 3]), ([1, 2], [3, 4])])) == 2
-
-
-def test_merge_off_keeps_every_item_alone() -> None:
-    items = extend([([1], [2]), ([3], [4])])
-    assert [len(s) for s in sequences(items, chains(items))] == [4]
-    assert [len(s) for s in sequences(items, chains(items), merge=False)] == [2, 4]
 
 
 @given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 120))

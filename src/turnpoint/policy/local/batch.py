@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from turnpoint.policy.local.forest import Spot, Tree
+from turnpoint.policy.local.forest import Spot, Tree, sequence_trees
 from turnpoint.records import Row
 
 
@@ -67,6 +67,12 @@ def gather_tokens(rows: Sequence[Row], batch: Sequence[Tree]) -> TokenBatch:
         np.concatenate(values("old_logprobs")),
         np.concatenate(values("advantages")),
     )
+
+
+def row_alone(rows: Sequence[Row], number: int) -> TokenBatch:
+    """The trained tokens of one row as a sequence of its own."""
+    items = [(row.prompt_ids, row.response_ids) for row in rows]
+    return gather_tokens(rows, sequence_trees(items, [[number]]))
 
 
 def narrowed(tree: Tree, rows: Sequence[Row]) -> Tree:

@@ -18,8 +18,10 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from turnpoint.policy.local import scorer
-from turnpoint.policy.local.merge import chains, micro_batches, sequences
+from turnpoint.policy.local.batch import narrowed
+from turnpoint.policy.local.forest import forest
 from turnpoint.policy.local.network import Network
+from turnpoint.policy.local.passes import MASK_ELEMENTS, tree_batches, tree_states
 from turnpoint.records import Row
 from turnpoint.records.row import DivergenceSpec
 
@@ -209,22 +211,14 @@ def read_teacher(
                 f"tokens, and the context length is {context}; leave the divergence of such rows out"
             )
     parts = [torch.empty(0)] * len(items)
-    merged = sequences(items, chains(items))
+    teachers = [rows[i] for i in chosen]
+    trees = forest(items, token_budget=token_budget, mask_elements=MASK_ELEMENTS)
     with torch.no_grad():
-        for batch in micro_batches([len(sequence) for sequence in merged], token_budget):
-            group = [merged[i] for i in batch]
-            spots = [(line, segment) for line, sequence in enumerate(group) for segment in sequence.segments]
-            kept = [_trained(rows[chosen[segment.item]]) for _, segment in spots]
-            lines = np.concatenate([np.full(len(k), line) for (line, _), k in zip(spots, kept, strict=True)])
-            places = np.concatenate([segment.start + k for (_, segment), k in zip(spots, kept, strict=True)])
-            states, _ = scorer.token_states(network, [sequence.ids for sequence in group], lines, places)
-            for (_, segment), part in zip(spots, torch.split(states, [len(k) for k in kept]), strict=True):
-                parts[segment.item] = part
+        for batch in tree_batches([narrowed(tree, teachers) for tree in trees], token_budget):
+            spots = [spot for tree in batch for spot in tree.spots]
+            states = tree_states(network, batch)
+            for spot, part in zip(spots, torch.split(states, [len(s.before) for s in spots]), strict=True):
+                parts[spot.item] = part
     starts = np.cumsum([0, *(len(part) for part in parts)]).tolist()
     head = copy.deepcopy(network.head).requires_grad_(False) if freeze_head else None
     return Teacher(network, torch.cat(parts), dict(zip(chosen, starts, strict=False)), head, temperature)
-
-
-def _trained(row: Row) -> npt.NDArray[np.int64]:
-    """Positions of the trained tokens in the response."""
-    return np.arange(len(row.response_ids)) if row.mask is None else np.flatnonzero(row.mask)

@@ -1,38 +1,14 @@
-"""Rows whose prompts extend each other as one sequence, and micro-batches under a token budget."""
+"""Rows whose prompts extend each other, and micro-batches under a token budget."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 Ids = Sequence[int]
 Item = tuple[Ids, Ids]
 """Prompt and response ids of one model call."""
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """Where one item's response lies in a sequence."""
-
-    item: int
-    """Position of the item in the caller's list."""
-    start: int
-    """Index of the first response token in the sequence, at least 1."""
-    length: int
-
-
-@dataclass(frozen=True, slots=True)
-class TokenSequence:
-    """Tokens of one forward pass and the responses in them."""
-
-    ids: npt.NDArray[np.int64]
-    segments: tuple[Segment, ...]
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
 
 def chains(items: Sequence[Item]) -> list[list[int]]:
@@ -74,21 +50,6 @@ _WIDTH = 4
 def _key(ids: Ids) -> bytes:
     """Fixed-width big-endian bytes: comparing them compares the ids."""
     return np.asarray(ids, dtype=">u4").tobytes()
-
-
-def sequences(
-    items: Sequence[Item], groups: Sequence[Sequence[int]], *, merge: bool = True
-) -> list[TokenSequence]:
-    """Token sequences of chains of items; with ``merge`` off every item is a sequence of its own."""
-    if not merge:
-        groups = [[i] for group in groups for i in group]
-    return [_sequence(items, group) for group in groups]
-
-
-def _sequence(items: Sequence[Item], group: Sequence[int]) -> TokenSequence:
-    prompt, response = items[group[-1]]
-    segments = tuple(Segment(i, len(items[i][0]), len(items[i][1])) for i in group)
-    return TokenSequence(np.asarray([*prompt, *response], dtype=np.int64), segments)
 
 
 def micro_batches(lengths: Sequence[int], token_budget: int) -> list[list[int]]:

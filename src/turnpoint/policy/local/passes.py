@@ -37,10 +37,10 @@ def tree_batches(trees: Sequence[Tree], token_budget: int) -> list[list[Tree]]:
     return result + batches
 
 
-def tree_states(network: Network, batch: Sequence[Tree], pool: KVPool | None) -> Tensor:
+def tree_states(network: Network, batch: Sequence[Tree], pool: KVPool | None = None) -> Tensor:
     """Final hidden states ``[n, width]`` that predict the tokens of the trees' spots, one spot after another.
 
-    ``pool`` holds the rows that trees name.
+    ``pool`` holds the rows that trees name, if any do. Differentiable in the weights unless gradients are off.
     """
     longest = max(len(tree) for tree in batch)
     ids = np.zeros((len(batch), longest), dtype=np.int64)

@@ -26,6 +26,7 @@ Floats = npt.NDArray[np.float64]
 LOGIT_ELEMENTS = 2**22
 """Logits computed at a time (positions times vocabulary)."""
 
+
 class Prefixes(Protocol):
     """Sequences whose keys and values are cached for the weights to score with; they are only read."""
 

@@ -73,6 +73,6 @@ def _through_tree(network: Network, ids: torch.Tensor) -> torch.Tensor:
     """Log-probs of lines that begin alike, what they share computed once."""
     items = [(line[:1], [*line[1:], 0]) for line in ids.tolist()]
     (tree,) = forest(items, lookup=None, token_budget=2 * LENGTH, mask_elements=4 * LENGTH**2)
-    states = tree_states(network, [tree], None).view(len(items), LENGTH, -1)
+    states = tree_states(network, [tree]).view(len(items), LENGTH, -1)
     order = sorted(range(len(items)), key=lambda i: tree.spots[i].item)
     return network.logits(states[order]).log_softmax(-1)

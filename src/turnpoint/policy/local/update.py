@@ -10,12 +10,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from turnpoint.policy.local.batch import TokenBatch, gather_tokens, row_names, select_rows
+from turnpoint.policy.local.batch import TokenBatch, gather_tokens, row_alone, row_names, select_rows
 from turnpoint.policy.local.divergence import Teacher, read_teacher
-from turnpoint.policy.local.merge import TokenSequence, chains, micro_batches, sequences
+from turnpoint.policy.local.forest import Tree, forest, sequence_trees
+from turnpoint.policy.local.merge import Item, chains
 from turnpoint.policy.local.network import Network
 from turnpoint.policy.local.optim import NonFiniteGradient, Stepper
-from turnpoint.policy.local.scorer import head_logprobs, token_logprobs, token_states
+from turnpoint.policy.local.passes import MASK_ELEMENTS, tree_batches, tree_states
+from turnpoint.policy.local.scorer import head_logprobs
 from turnpoint.policy.loss import policy_loss
 from turnpoint.policy.settings import LocalPolicySettings
 from turnpoint.records import Row
@@ -60,9 +62,7 @@ class Updater:
         batches = self._mini_batches(groups)
         self._teacher = self._read_teacher(kept, freeze_head=len(batches) > 1)
         for number, batch in enumerate(batches):
-            self._train(
-                kept, sequences(items, batch, merge=self.settings.merge_rows), totals, metrics, number
-            )
+            self._train(kept, self._trees(items, batch), totals, metrics, number)
         for name in (*ADDED, "grad_norm", "lr"):
             totals[name] /= max(1, len(batches))
         for name in AVERAGED:
@@ -92,30 +92,40 @@ class Updater:
             count += len(groups[i])
         return result
 
+    def _trees(self, items: Sequence[Item], groups: Sequence[Sequence[int]]) -> list[Tree]:
+        """The chains of a mini-batch as what is computed."""
+        chosen = [i for group in groups for i in group]
+        if self.settings.merge_rows == "trees":
+            budget = self.settings.token_budget
+            return forest(items, token_budget=budget, mask_elements=MASK_ELEMENTS, chosen=chosen)
+        return sequence_trees(
+            items, groups if self.settings.merge_rows == "chains" else [[i] for i in chosen]
+        )
+
     def _train(
         self,
         rows: list[Row],
-        batch: list[TokenSequence],
+        batch: list[Tree],
         totals: dict[str, float],
         metrics: dict[str, float],
         number: int,
     ) -> None:
         """Gradient of one mini-batch, micro-batch by micro-batch, and the step."""
-        used = [segment.item for sequence in batch for segment in sequence.segments]
+        used = [spot.item for tree in batch for spot in tree.spots]
         by_token = self.settings.loss.aggregation == "token-mean"
         denominator = float(sum(rows[i].trained_tokens for i in used) if by_token else len(used))
         self.stepper.zero_grad()
         differences: list[npt.NDArray[np.float64]] = []
         with self.network.training(checkpointing=self.settings.gradient_checkpointing):
-            for indices in micro_batches([len(sequence) for sequence in batch], self.settings.token_budget):
-                tokens = gather_tokens(rows, [batch[i] for i in indices])
+            for trees in tree_batches(batch, self.settings.token_budget):
+                tokens = gather_tokens(rows, trees)
                 new = self._backward(rows, tokens, denominator, totals)
                 if number == 0:
                     differences.append(np.abs(new - tokens.old))
-                totals["tokens_processed"] += len(indices) * max(len(ids) for ids in tokens.ids)
+                totals["tokens_processed"] += len(trees) * max(map(len, trees))
         norm = self.stepper.gradient_norm()
         if not np.isfinite(norm):
-            self._explain(rows, batch, denominator)
+            self._explain(rows, used, denominator)
         totals["lr"] += self.stepper.step(norm)
         totals["grad_norm"] += norm
         totals["sequences"] += len(batch)
@@ -129,12 +139,11 @@ class Updater:
     ) -> npt.NDArray[np.float64]:
         """Add a micro-batch's gradient and metrics; returns its new log-probs."""
         temperature = self.settings.temperature
-        place = (tokens.ids, tokens.lines, tokens.places, temperature)
-        states, targets = token_states(self.network, tokens.ids, tokens.lines, tokens.places)
+        states, targets = tree_states(self.network, tokens.trees), self._tensor(tokens.targets)
         new = head_logprobs(self.network, states, targets, temperature)
         finite = torch.isfinite(new)
         if not bool(finite.all()):
-            bad = tokens.rows[~finite.cpu().numpy()]
+            bad = self._not_finite(rows, tokens.rows[~finite.cpu().numpy()])
             raise NonFiniteGradient(
                 f"log-probabilities of {row_names(rows, bad)} are not finite; no step was taken on them"
             )
@@ -142,7 +151,8 @@ class Updater:
         if settings.kl > 0:
             assert self.reference is not None
             with torch.no_grad():
-                reference = token_logprobs(self.reference, *place)
+                frozen = tree_states(self.reference, tokens.trees)
+                reference = head_logprobs(self.reference, frozen, targets, temperature)
         loss, values = policy_loss(
             new,
             self._tensor(tokens.old),
@@ -201,17 +211,27 @@ class Updater:
             totals[name] = totals.get(name, 0.0) + value
         return share.loss
 
-    def _explain(self, rows: list[Row], batch: list[TokenSequence], denominator: float) -> None:
+    def _not_finite(self, rows: list[Row], suspects: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Suspects that are not finite on their own: NaN reaches the other branches of a tree through the mask."""
+        guilty = []
+        for i in np.unique(suspects):
+            tokens = row_alone(rows, int(i))
+            with torch.no_grad():
+                states = tree_states(self.network, tokens.trees)
+                alone = head_logprobs(self.network, states, self._tensor(tokens.targets), 1.0)
+            if not bool(torch.isfinite(alone).all()):
+                guilty.append(i)
+        return np.asarray(guilty) if guilty else suspects
+
+    def _explain(self, rows: list[Row], used: Sequence[int], denominator: float) -> None:
         """Find whose gradient is not finite, drop all gradients and raise."""
         guilty: list[int] = []
-        for sequence in batch:
+        for i in used:
             self.stepper.zero_grad()
-            tokens = gather_tokens(rows, [sequence])
-            self._backward(
-                rows, tokens, denominator, dict.fromkeys((*ADDED, *AVERAGED, "ratio_max", "tokens"), 0.0)
-            )
+            totals = dict.fromkeys((*ADDED, *AVERAGED, "ratio_max", "tokens"), 0.0)
+            self._backward(rows, row_alone(rows, i), denominator, totals)
             if not np.isfinite(self.stepper.gradient_norm()):
-                guilty += [segment.item for segment in sequence.segments]
+                guilty.append(i)
         self.stepper.zero_grad()
         who = row_names(rows, np.asarray(guilty)) if guilty else "the sum of all rows"
         raise NonFiniteGradient(f"the gradient of {who} is not finite; no step was taken")
