@@ -29,13 +29,15 @@ def test_rollout(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_update(capsys: pytest.CaptureFixture[str]) -> None:
-    import_module("benchmarks.update").main(SMALL)
+    import_module("benchmarks.update").main([*SMALL, "--branches", "2"])
     result = json.loads(capsys.readouterr().out)
-    assert result["gradient_relative_difference"] < 1e-5
-    assert result["merged"]["tokens"] == result["row per turn"]["tokens"] == 3 * 3 * 6
-    assert result["merged"]["sequences"] == 3
-    assert result["ratio_tokens"] > 1.5
-    assert result["merged"]["loss"] == pytest.approx(result["row per turn"]["loss"], rel=1e-5)
+    trees, chains, single = (result[name] for name in ("trees", "chains", "row per turn"))
+    for side in (trees, chains, single):
+        assert side["gradient_relative_difference"] < 1e-5
+        assert side["tokens"] == 3 * (3 + 2) * 6
+        assert side["loss"] == pytest.approx(single["loss"], rel=1e-5)
+    assert (chains["sequences"], single["sequences"]) == (9, 15)
+    assert trees["ratio_tokens"] > 1.3 * chains["ratio_tokens"] > 1.5
 
 
 def test_scoring(capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,6 +94,50 @@ def test_gradient_does_not_depend_on_merging_micro_batches_or_order(
     assert close(gradient(make_policy(kind, loss=loss), [rows[i] for i in order])[0], expected)
 
 
+def branching_rows(policy: LocalPolicy) -> list[Row]:
+    """Episodes with rows that branch off them, rows that begin alike, and equal tokens with other advantages."""
+    rows = rows_for(policy, episodes=4)
+    rng = np.random.default_rng(8)
+    start = random_ids(rng, 20)
+    prompts = [rows[-1].prompt_ids, rows[-1].prompt_ids, *((*start, *random_ids(rng, n)) for n in (1, 4, 9))]
+    for i, prompt in enumerate([*prompts, (*prompts[-1], 5), prompts[-1][:-1], prompts[-1][:-1]]):
+        n = int(rng.integers(1, 6))
+        mask = rng.random(n) < 0.7 if i % 2 else None
+        response, old, gain = random_ids(rng, n), rng.normal(-3, 0.3, size=n), rng.normal(size=n)
+        rows.append(Row(prompt, response, old, gain, mask=mask, episode=f"branch{i}"))
+    twin = dataclasses.replace(rows[-2], advantages=rows[-2].advantages + 1.0, episode="twin")
+    return [*rows, twin]
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "llama", "neox", "gemma3", "mistral", "gpt2"])
+@pytest.mark.parametrize("loss", VARIANTS)
+def test_trees_give_the_same_gradient(
+    make_policy: MakePolicy, gradient: Any, loss: dict[str, Any], kind: str
+) -> None:
+    rows = branching_rows(make_policy(kind))
+    expected, single = gradient(make_policy(kind, loss=loss, merge_rows="off"), rows)
+    work = [single["tokens_processed"]]
+    for settings in (
+        {"merge_rows": "chains"},
+        {},
+        {"token_budget": 40},
+        {"token_budget": 30, "gradient_checkpointing": True},
+    ):
+        flat, metrics = gradient(make_policy(kind, loss=loss, **settings), rows)
+        assert close(flat, expected), settings
+        for name in ("loss", "kl", "clip_fraction", "ratio_max", "tokens", "logprob_diff_max"):
+            assert metrics[name] == pytest.approx(single[name], rel=1e-4, abs=1e-6), name
+        work.append(metrics["tokens_processed"])
+    assert work[2] < 0.8 * work[1] < work[0]
+
+
+def test_settings_of_merging(make_policy: MakePolicy) -> None:
+    for given, meant in ((True, "trees"), (False, "off"), ("chains", "chains")):
+        assert make_policy(merge_rows=given).settings.merge_rows == meant
+    with pytest.raises(ValueError, match="merge_rows"):
+        make_policy(merge_rows="some")
+
+
 def test_chunked_head_gives_the_same_gradient(
     make_policy: MakePolicy, gradient: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

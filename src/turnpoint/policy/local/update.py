@@ -1,4 +1,4 @@
-"""One update: rows to chains, mini-batches and micro-batches, to optimizer steps."""
+"""One update: rows to mini-batches of whole chains, to trees and micro-batches, to optimizer steps."""
 
 from __future__ import annotations
 
