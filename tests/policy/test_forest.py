@@ -217,6 +217,19 @@ def test_scores_use_the_weights_of_the_moment(make_policy: MakePolicy) -> None:
     assert max(np.abs(a - b).max() for a, b in zip(after, before, strict=True)) > 1e-2
 
 
+@pytest.mark.parametrize("rows", [4, 128])
+def test_a_resumed_run_scores_with_the_same_bits(make_policy: MakePolicy, rows: int) -> None:
+    """What was played before the caches were forgotten, and how far the pool has grown, leaves no trace."""
+    scores = []
+    for before in (0, 20):
+        policy, rng = make_policy(cache_rows=rows), np.random.default_rng(6)
+        if before:
+            play(policy, np.random.default_rng(7), episodes=before, turns=12)
+            policy.forget_sessions()
+        scores.append(policy.logprobs(with_hints(rng, play(policy, rng, episodes=18, turns=4))))
+    np.testing.assert_array_equal(np.concatenate(scores[0]), np.concatenate(scores[1]))
+
+
 def test_scoring_while_calls_are_in_flight(make_policy: MakePolicy) -> None:
     policy, rng = make_policy(), np.random.default_rng(4)
     start = random_ids(rng, 40)
