@@ -148,6 +148,19 @@ def test_what_is_shared_is_computed_once() -> None:
     assert (cached.row, cached.cached, len(cached)) == (3, 25, len(tree) - 25)
 
 
+def test_wanted_states_are_never_those_of_cached_tokens() -> None:
+    """A short prompt whose response runs along a cached sequence has its own branch."""
+    row = np.arange(2, 42)
+    items = [([*row, 50], [60, 61]), (row[:20].tolist(), [*row[20:].tolist(), 51, 60])]
+
+    def lookup(prompt: np.ndarray) -> tuple[int, int]:
+        return 0, min(40, len(prompt) - 1)
+
+    (tree,) = forest.forest(items, token_budget=100, mask_elements=LOOSE, lookup=lookup)
+    assert [(run.parent, len(range(run.start, run.stop))) for run in tree.runs] == [(-1, 2), (-1, 22)]
+    assert all((spot.before >= 0).all() for spot in tree.spots)
+
+
 def test_long_branches_of_a_short_trunk_stay_apart() -> None:
     """Attention over each other's masked tokens would cost more than the trunk."""
     items = [(list(range(10)) + [50 + i] * 800, [60, 61]) for i in range(3)]
@@ -213,6 +226,7 @@ def test_scores_use_the_weights_of_the_moment(make_policy: MakePolicy) -> None:
     )  # fmt: skip
     after = policy.logprobs(requests)
     close(after, alone(policy, requests))
+    play(policy, np.random.default_rng(3), episodes=2, turns=4)  # caches of the new weights
     close(policy.logprobs(requests, "reference"), before)
     assert max(np.abs(a - b).max() for a, b in zip(after, before, strict=True)) > 1e-2
 
