@@ -151,13 +151,13 @@ def test_what_is_shared_is_computed_once() -> None:
 def test_wanted_states_are_never_those_of_cached_tokens() -> None:
     """A short prompt whose response runs along a cached sequence has its own branch."""
     row = np.arange(2, 42)
-    items = [([*row, 50], [60, 61]), (row[:20].tolist(), [*row[20:].tolist(), 51, 60])]
+    items = [([*row, 50], [60, 61]), (row[:20].tolist(), [*row[20:].tolist(), 50, 62, 60])]
 
     def lookup(prompt: np.ndarray) -> tuple[int, int]:
         return 0, min(40, len(prompt) - 1)
 
     (tree,) = forest.forest(items, token_budget=100, mask_elements=LOOSE, lookup=lookup)
-    assert [(run.parent, len(range(run.start, run.stop))) for run in tree.runs] == [(-1, 2), (-1, 22)]
+    assert [(run.parent, len(range(run.start, run.stop))) for run in tree.runs] == [(-1, 2), (-1, 23)]
     assert all((spot.before >= 0).all() for spot in tree.spots)
 
 
