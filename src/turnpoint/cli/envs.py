@@ -1,7 +1,8 @@
-"""``turnpoint envs``: list environments, and prove that one keeps the contract."""
+"""``turnpoint envs``: list environments, prepare their data, and prove that one keeps the contract."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,9 @@ import typer
 from turnpoint.cli.common import NO, fail, print_json, user_faults
 
 app = typer.Typer(
-    help="Environments: list them, or check one.", no_args_is_help=False, invoke_without_command=True
+    help="Environments: list them, prepare data, or check one.",
+    no_args_is_help=False,
+    invoke_without_command=True,
 )
 
 
@@ -31,6 +34,8 @@ def envs(
     """
     if context.invoked_subcommand is not None:
         return
+    from turnpoint.envs import env_registry
+
     with user_faults():
         found = describe_envs()
     if as_json:
@@ -38,9 +43,31 @@ def envs(
         return
     for env in found:
         abilities = [key for key in ("snapshots", "replay", "oracle", "admissible") if env[key]]
-        typer.echo(
-            f"{env['name']}: {', '.join(abilities)}; extra: {env['extra'] or 'none'}; data: {env['data']}"
-        )
+        install = env_registry.get(env["name"]).missing()
+        extra = f"{env['extra'] or 'none'}{f' (not installed: {install})' if install else ''}"
+        typer.echo(f"{env['name']}: {', '.join(abilities)}; extra: {extra}; data: {env['data']}")
+
+
+@app.command("prepare")
+def prepare(
+    name: Annotated[str, typer.Argument(help="Kind of the environment.")],
+    source: Annotated[Path, typer.Argument(help="Released data: a file or a folder.")],
+    out: Annotated[Path, typer.Option(help="Where the prepared data goes.")] = Path("data"),
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Bring released data into the form an environment reads, in OUT/NAME, and print its hashes.
+
+    Example: turnpoint envs prepare alfworld json_2.1.1_tw-pddl.zip
+    """
+    from turnpoint.envs import env_registry
+
+    with user_faults():
+        facts = env_registry.get(name).prepare(source, out / name)
+    if as_json:
+        print_json(facts)
+        return
+    for key, value in facts.items():
+        typer.echo(f"{key}: {value}")
 
 
 @app.command("check")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, ClassVar
 
 from turnpoint.config import Registry, Settings
-from turnpoint.envs.protocol import Capabilities, EnvSuite
+from turnpoint.envs.protocol import Capabilities, EnvDataError, EnvSuite
 
 
 class EnvSettings(Settings):
@@ -15,6 +17,8 @@ class EnvSettings(Settings):
     """What the environment can do, known without building it."""
     extra: ClassVar[str] = ""
     """Optional dependency group it needs (``pip install turnpoint[extra]``)."""
+    packages: ClassVar[tuple[str, ...]] = ()
+    """Modules that the extra brings, by their import names."""
     data: ClassVar[str] = "none needed"
     """Which data it plays, for the list of environments."""
 
@@ -33,6 +37,30 @@ class EnvSettings(Settings):
             "extra": cls.extra,
             "data": cls.data,
         }
+
+    @classmethod
+    def missing(cls) -> str:
+        """What to install before this environment can be built; empty if everything is there."""
+        if all(find_spec(name) is not None for name in cls.packages):
+            return ""
+        return f"pip install 'turnpoint[{cls.extra}]'"
+
+    @classmethod
+    def require(cls) -> None:
+        """Raise ``EnvDataError`` that says what to install, if anything is missing."""
+        if install := cls.missing():
+            absent = ", ".join(name for name in cls.packages if find_spec(name) is None)
+            kind = cls.model_fields["kind"].default
+            raise EnvDataError(f"environment '{kind}' needs {absent}, which is not installed: {install}")
+
+    @classmethod
+    def prepare(cls, source: Path, folder: Path) -> dict[str, Any]:
+        """Bring released data from ``source`` (a file or folder) into the form that ``build`` reads, in ``folder``.
+
+        Gives facts for the user, hashes among them; raises ``EnvDataError`` if the source cannot be used.
+        """
+        kind = cls.model_fields["kind"].default
+        raise EnvDataError(f"environment '{kind}' has no data to prepare: {cls.data}")
 
     def build(self) -> EnvSuite:
         """The environment with its tasks; raises ``EnvDataError`` if its data is missing or unusable."""
