@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 import pytest
+
+with contextlib.suppress(ImportError):  # the browser tests' environment does not have it
+    import hypothesis
+
+    # a loaded machine may take long over an example; that says nothing about the code
+    hypothesis.settings.register_profile("turnpoint", deadline=None)
+    hypothesis.settings.load_profile("turnpoint")
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from turnpoint.config import ConfigError
-from turnpoint.prompts import Prompter, PromptSettings
-from turnpoint.records import Episode, EpisodeKind, StopReason
+from turnpoint.prompts import Prompter, PromptSettings, parse_reflection
+from turnpoint.records import Episode, EpisodeKind, Fork, StopReason
 from turnpoint.testing import toy_suite
 from turnpoint.testing.toy_game import THROW
 from turnpoint.training.demonstrations import (
@@ -99,3 +100,62 @@ def test_what_cannot_be_demonstrated_is_refused_at_once() -> None:
         make_demonstrations(suite, PROMPTER, suite.tasks("train"))
     with pytest.raises(ConfigError, match="at least one task"):
         make_demonstrations(toy_suite(), PROMPTER, [])
+
+
+def chains(**settings: Any) -> list[list[Episode]]:
+    """Demonstrations of failed attempts, each with its retry."""
+    episodes = demonstrate(limit=80, failing=1.0, blunders=0.5, noise=0.0, hinted=0.0, **settings)
+    by_id = {episode.id: [episode] for episode in episodes if episode.attempt.index == 0}
+    for episode in episodes:
+        if episode.attempt.index:
+            by_id[episode.attempt.chain].append(episode)
+    return [chain for chain in by_id.values() if chain[0].reflection is not None]
+
+
+def test_a_failed_attempt_has_a_reflection_and_goes_on_from_the_turn_it_names() -> None:
+    found = chains()
+    assert len(found) > 10
+    for first, retry in (chain for chain in found if len(chain) == 2):
+        reflection = first.reflection
+        assert first.success is False
+        assert reflection is not None
+        read = parse_reflection(reflection.response, len(first.turns))
+        assert read.valid
+        assert (read.pivot, read.remark) == (reflection.pivot, reflection.remark)
+        assert retry.forked_from == Fork(first.id, reflection.pivot)
+        assert retry.attempt.remarks == (reflection.remark,)
+        reused = [turn for turn in retry.turns if turn.reused]
+        assert [t.executed for t in reused] == [t.executed for t in first.turns[: reflection.pivot]]
+        assert retry.new_turns[0].index == reflection.pivot
+        assert retry.new_turns[0].observation == first.observation_at(reflection.pivot)
+        assert retry.new_turns[0].executed in retry.new_turns[0].gold_actions
+
+
+def earliest_wrong(episode: Episode) -> int:
+    return next(turn.index for turn in episode.turns if turn.executed not in turn.gold_actions)
+
+
+def test_reflections_are_right_in_their_share() -> None:
+    assert all(c[0].reflection.pivot == earliest_wrong(c[0]) for c in chains(reflection_accuracy=1.0))
+    wrong = [c[0] for c in chains(reflection_accuracy=0.0) if len(c[0].turns) > 1]
+    assert wrong
+    assert all(episode.reflection.pivot != earliest_wrong(episode) for episode in wrong)
+    for episode in (c[0] for c in chains(reflection_accuracy=1.0)):
+        turn = episode.turns[episode.reflection.pivot]
+        assert episode.reflection.remark == f"Do {turn.gold_actions[0]} instead of {turn.executed}."
+
+
+def test_a_remark_alone_leads_to_a_full_restart() -> None:
+    for first, retry in (chain for chain in chains(reflection_pivot=0.0) if len(chain) == 2):
+        assert first.reflection.pivot is None
+        assert parse_reflection(first.reflection.response, len(first.turns), pivot=False).valid
+        assert retry.forked_from is None
+        assert retry.turns[0].index == 0
+        assert not any(turn.reused for turn in retry.turns)
+
+
+def test_failing_demonstrations_need_snapshots() -> None:
+    suite = toy_suite(train_tasks=16)
+    suite.capabilities = replace(suite.capabilities, snapshots=False)
+    with pytest.raises(ConfigError, match="no snapshots"):
+        make_demonstrations(suite, PROMPTER, suite.tasks("train"), DemonstrationSettings(failing=0.5))

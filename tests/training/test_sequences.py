@@ -10,8 +10,8 @@ import pytest
 
 from turnpoint.config import ConfigError
 from turnpoint.policy.small import closed_vocabulary, make_tokenizer
-from turnpoint.prompts import ChatRenderer, Prompter, PromptSettings
-from turnpoint.records import Episode, Turn
+from turnpoint.prompts import ChatRenderer, Prompter, PromptSettings, parse_reflection
+from turnpoint.records import Episode, Reflection, Turn
 from turnpoint.testing import toy_suite
 from turnpoint.training.demonstrations import (
     DETOUR_TURNS,
@@ -74,6 +74,37 @@ def test_noise_and_withheld_turns_are_context_only() -> None:
         assert [text for example in examples for text in trained_texts(example)] == replies(kept)
         (everything,) = SequenceBuilder(RENDERER, CHAT, train_noise=True).build(episode)
         assert len(everything[0]) == max(len(ids) for ids, _ in [everything, *examples])
+
+
+@pytest.mark.parametrize("prompter", [CHAT, WINDOW], ids=["chat", "window"])
+def test_a_reflection_is_one_more_reply_and_reused_turns_are_context(prompter: Prompter) -> None:
+    play = DemonstrationSettings(noise=0, hinted=0, failing=1.0, blunders=0.5)
+    episodes = list(make_demonstrations(SUITE, prompter, SUITE.tasks("train"), play, seed=3, limit=30))
+    reflected = [episode for episode in episodes if episode.reflection is not None]
+    assert reflected
+    for episode in reflected:
+        builder = SequenceBuilder(RENDERER, prompter)
+        examples = builder.build(episode)
+        assert (len(examples) == 1) == (prompter is CHAT)
+        text = trained_texts(examples[-1])[-1]
+        read = parse_reflection(text.removesuffix("<|im_end|>"), len(episode.turns))
+        assert (read.pivot, read.remark) == (episode.reflection.pivot, episode.reflection.remark)
+        assert builder.counts["reflections"] == 1
+    for episode in episodes:
+        if episode.attempt.index:
+            examples = SequenceBuilder(RENDERER, prompter).build(episode)
+            texts = [text for example in examples for text in trained_texts(example)]
+            assert texts == replies(
+                [t for t in episode.new_turns if t.index not in episode.info[NOISE_TURNS]]
+            )
+
+
+def test_a_reflection_that_could_not_be_read_is_not_trained() -> None:
+    (episode, *_) = demonstrate(noise=0, hinted=0)
+    whole = SequenceBuilder(RENDERER, CHAT).build(episode)
+    episode.reflection = Reflection(response="who knows", valid=False)
+    again = SequenceBuilder(RENDERER, CHAT).build(episode)
+    assert [ids.tolist() for ids, _ in again] == [ids.tolist() for ids, _ in whole]
 
 
 def test_hints_apart() -> None:

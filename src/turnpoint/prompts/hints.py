@@ -58,6 +58,11 @@ def remark_text(remark: str, number: int) -> str:
     return f"Remark {number} from your earlier attempt: {remark.strip()[:REMARK_LIMIT]}"
 
 
+def correction_text(gold: str, executed: str | None = None) -> str:
+    """A lesson or remark that names the action ``gold``, and the one taken in its place."""
+    return f"Do {gold}." if executed is None else f"Do {gold} instead of {executed}."
+
+
 def leaks(response: str) -> bool:
     """Whether a response acknowledges a hint, suggestion, provided approach or instruction."""
     return _LEAK.search(response) is not None

@@ -19,6 +19,7 @@ from pydantic import PositiveInt
 from turnpoint.config import ConfigError
 from turnpoint.envs.protocol import Env, EnvSuite, Knowledge
 from turnpoint.envs.replay import Replay
+from turnpoint.prompts.hints import correction_text
 from turnpoint.prompts.report import Candidate, Report
 from turnpoint.records import Episode
 from turnpoint.teachers.counters import TeacherCounters
@@ -44,7 +45,7 @@ class OracleTeacherSettings(TeacherSettings):
         return OracleTeacher(suite, self)
 
     def vocabulary_texts(self) -> Iterable[str]:
-        return (_sentence("", ""), _sentence("", None)) if self.lesson else ()
+        return (correction_text("", ""), correction_text("", None)) if self.lesson else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +98,8 @@ class OracleTeacher:
         first = min(mistakes, key=lambda mistake: mistake.turn)
         return Report(
             summary=f"The first mistake named is turn {first.turn} of {len(episode.turns)}.",
-            lesson=_sentence(first.gold, first.executed) if self.settings.lesson else None,
-            turn_lessons={m.turn: _sentence(m.gold, m.executed) for m in mistakes[:limit]},
+            lesson=correction_text(first.gold, first.executed) if self.settings.lesson else None,
+            turn_lessons={m.turn: correction_text(m.gold, m.executed) for m in mistakes[:limit]},
             candidates=[Candidate(mistake.turn, mistake.gold) for mistake in mistakes[:limit]],
         )
 
@@ -170,8 +171,3 @@ def _as_episode(situation: Situation) -> Episode:
         final_observation=situation.observation,
         final_snapshot=situation.snapshot,
     )
-
-
-def _sentence(gold: str, executed: str | None) -> str:
-    """A lesson in as few words as possible, so that models with a small closed vocabulary can read it."""
-    return f"Do {gold}." if executed is None else f"Do {gold} instead of {executed}."

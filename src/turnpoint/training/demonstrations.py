@@ -7,15 +7,27 @@ into, and an agent that never saw a hint cannot follow one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import count, islice
+from typing import Any
 
 import numpy as np
 from pydantic import Field
 
 from turnpoint.config import ConfigError, Settings
 from turnpoint.envs import Env, EnvSuite, Knowledge
-from turnpoint.prompts import Prompter
-from turnpoint.records import Episode, EpisodeKind, Observation, StopReason, Task, Turn
+from turnpoint.prompts import Prompter, correction_text, reflection_messages, reflection_reply
+from turnpoint.records import (
+    Attempt,
+    Episode,
+    EpisodeKind,
+    Fork,
+    Observation,
+    Reflection,
+    StopReason,
+    Task,
+    Turn,
+)
 from turnpoint.rollouts.streams import Streams
 
 NOISE_TURNS = "noise_turns"
@@ -24,6 +36,8 @@ SKIPPED_TURNS = "skipped_turns"
 """Key of ``Episode.info``: turns that recover from a setback and are withheld from training."""
 DETOUR_TURNS = "detour_turns"
 """Key of ``Episode.info``: turns that follow a hint which the oracle would not have given."""
+_DRAWS = 8
+"""How many actions are tried to find one that sets an attempt back."""
 
 
 class DemonstrationSettings(Settings):
@@ -41,6 +55,17 @@ class DemonstrationSettings(Settings):
     """Share of setbacks (actions that made the task longer) whose repair is shown to the learner."""
     knowledge: Knowledge = "observed"
     """What the demonstrator knows: what the episode has shown, or the whole hidden state."""
+    failing: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Share of demonstrations played badly. One that fails gets a reflection and a second attempt, which counts
+    as part of the same demonstration: how an agent learns the form of retries before it is trained with them."""
+    blunders: float = Field(default=0.4, gt=0.0, lt=1.0)
+    """Share of turns of those with an action that sets the attempt back, or ends it."""
+    reflection_accuracy: float = Field(default=0.5, ge=0.0, le=1.0)
+    """Share of reflections that name the earliest wrong turn and the action it needed; the others blame another
+    turn. Below 1 on purpose: it leaves the reflection's own training something to improve."""
+    reflection_pivot: float = Field(default=1.0, ge=0.0, le=1.0)
+    """Share of reflections that name the turn to go on from (PivoARL); the others are a remark for a full restart
+    (MetaRL). Methods that ask for the one or the other can so share a warm start."""
 
 
 def make_demonstrations(
@@ -54,8 +79,9 @@ def make_demonstrations(
 ) -> Iterator[Episode]:
     """Play ``tasks`` in order, again from the start with other mistakes when they run out.
 
-    Gives ``limit`` episodes, one per task if it is None. Turns have ``response`` and, where hinted, ``hint``; they
-    have no tokens. Raises ``ConfigError`` if the environment has no oracle, or no admissible actions to draw from.
+    Gives ``limit`` demonstrations, one per task if it is None; a failed attempt with a reflection and the attempt
+    after it are one demonstration, but two episodes. Turns have ``response`` and, where hinted, ``hint``; they have
+    no tokens. Raises ``ConfigError`` if the environment has no oracle, or no admissible actions to draw from.
     """
     settings = settings or DemonstrationSettings()
     if not suite.capabilities.oracle:
@@ -63,10 +89,14 @@ def make_demonstrations(
             f"demonstrations are played by an oracle and environment '{suite.name}' has none; "
             "use an environment with one, or supervised training on an episode file"
         )
-    if not suite.capabilities.admissible and (settings.noise or settings.hinted):
+    if not suite.capabilities.admissible and (settings.noise or settings.hinted or settings.failing):
         raise ConfigError(
             f"environment '{suite.name}' does not list admissible actions to draw mistakes and hints from; "
-            "set noise and hinted to 0"
+            "set noise, hinted and failing to 0"
+        )
+    if settings.failing and not suite.capabilities.snapshots:
+        raise ConfigError(
+            f"environment '{suite.name}' has no snapshots to go back to a wrong turn with; set failing to 0"
         )
     if not tasks:
         raise ConfigError("demonstrations need at least one task")
@@ -87,49 +117,115 @@ def _play_all(
         for number in islice(count(), limit):
             task = tasks[number % len(tasks)]
             rng = streams.rng("demonstration", number)
-            yield _Demonstration(env, prompter, task, settings, rng, number).play(suite.max_turns)
+            yield from _demonstration(env, prompter, task, settings, rng, number, suite.max_turns)
     finally:
         env.close()
 
 
-class _Demonstration:
-    """One episode in the making."""
+def _demonstration(
+    env: Env,
+    prompter: Prompter,
+    task: Task,
+    settings: DemonstrationSettings,
+    rng: np.random.Generator,
+    number: int,
+    max_turns: int,
+) -> Iterator[Episode]:
+    """One attempt; if it was played badly and failed, its reflection and the attempt after it."""
+    name = f"demo/{task.id}/{number}"
+    bad = bool(settings.failing) and bool(rng.random() < settings.failing)
+    first = _Player(env, prompter, settings, rng, blunders=settings.blunders if bad else 0.0)
+    episode = first.play(Episode(name, task, kind=EpisodeKind.DEMONSTRATION), max_turns)
+    failed = episode.success is False and bool(episode.turns)
+    if not (bad and failed):
+        yield episode
+        return
+    episode.reflection = _reflect(episode, prompter, settings, rng)
+    yield episode
+    remark = episode.reflection.remark
+    retry = Episode(
+        f"{name}/a1", task, kind=EpisodeKind.DEMONSTRATION, attempt=Attempt(1, (remark,), chain=name)
+    )
+    turn = episode.reflection.pivot
+    again = _Player(env, prompter, settings, rng)
+    if turn is not None:
+        retry.forked_from = Fork(episode.id, turn)
+        retry.turns = [replace(past, reused=True, hint=None, snapshot=None) for past in episode.turns[:turn]]
+        again.play(
+            retry, max_turns, snapshot=episode.turns[turn].snapshot, shown=episode.observation_at(turn)
+        )
+    else:
+        again.play(retry, max_turns)
+    if retry.new_turns:
+        yield retry
+
+
+def _reflect(
+    episode: Episode, prompter: Prompter, settings: DemonstrationSettings, rng: np.random.Generator
+) -> Reflection:
+    """A reflection on a failed attempt: right in ``reflection_accuracy`` of cases, else about another turn."""
+    turns = episode.turns
+    wrong = [turn for turn in turns if turn.executed not in turn.gold_actions]
+    pivot = wrong[0] if wrong else turns[-1]
+    action = pivot.gold_actions[0]
+    others = [turn for turn in turns if turn.index != pivot.index]
+    if rng.random() >= settings.reflection_accuracy and others:
+        pivot = others[int(rng.integers(len(others)))]
+        better = [a for a in pivot.observation.admissible or () if a != pivot.executed]
+        action = str(rng.choice(better)) if better else pivot.gold_actions[0]
+    remark = correction_text(action, pivot.executed)
+    asked = bool(rng.random() < settings.reflection_pivot)
+    return Reflection(
+        messages=reflection_messages(prompter, episode, pivot=asked),
+        response=reflection_reply(pivot.index if asked else None, remark),
+        pivot=pivot.index if asked else None,
+        remark=remark,
+        valid=True,
+    )
+
+
+class _Player:
+    """Plays one attempt and notes in its ``info`` which turns are not the demonstrator's own choice."""
 
     def __init__(
         self,
         env: Env,
         prompter: Prompter,
-        task: Task,
         settings: DemonstrationSettings,
         rng: np.random.Generator,
-        number: int,
+        *,
+        blunders: float = 0.0,
     ) -> None:
         self.env = env
         self.prompter = prompter
         self.settings = settings
         self.rng = rng
-        self.hinted = bool(rng.random() < settings.hinted)
+        self.blunders = blunders
+        self.hinted = bool(rng.random() < settings.hinted) and not blunders
         self.repaired_at: int | None = None
         """Distance at which a setback is repaired; None while there is none."""
         self.hide_repair = False
-        marks: dict[str, list[int]] = {NOISE_TURNS: [], SKIPPED_TURNS: [], DETOUR_TURNS: []}
-        self.marks = marks
-        self.episode = Episode(
-            id=f"demo/{task.id}/{number}", task=task, kind=EpisodeKind.DEMONSTRATION, info=dict(marks)
-        )
+        self.marks: dict[str, list[int]] = {NOISE_TURNS: [], SKIPPED_TURNS: [], DETOUR_TURNS: []}
 
-    def play(self, max_turns: int) -> Episode:
-        episode = self.episode
-        observation = self.env.reset(episode.task)
+    def play(
+        self, episode: Episode, max_turns: int, *, snapshot: Any = None, shown: Observation | None = None
+    ) -> Episode:
+        """Fill ``episode``, from its beginning or after its reused turns at ``snapshot``, where ``shown`` is seen."""
+        episode.info = dict(self.marks)
+        if shown is None:
+            observation = self.env.reset(episode.task)
+        else:
+            self.env.restore(snapshot)
+            observation = shown
         episode.stop, episode.success = StopReason.MAX_TURNS, False
-        for index in range(max_turns):
+        for index in range(len(episode.turns), max_turns):
             best = self.env.best_actions(self.settings.knowledge)
             if not best:
                 episode.stop, episode.success = StopReason.DEPTH_CAP, None
                 break
             turn = self._turn(index, observation, best)
             episode.turns.append(turn)
-            observation = episode.final_observation = self._step(turn)
+            observation = episode.final_observation = self._step(episode, turn)
             if turn.done:
                 break
         return episode
@@ -138,9 +234,10 @@ class _Demonstration:
         """Choose the action of a turn and note why."""
         action, hint = best[0], None
         others = [a for a in observation.admissible or () if a not in best]
-        noisy = bool(self.rng.random() < self.settings.noise) and bool(others)
+        snapshot = self.env.snapshot() if self.blunders else None
+        noisy = bool(self.rng.random() < (self.blunders or self.settings.noise)) and bool(others)
         if noisy:
-            action = str(self.rng.choice(others))
+            action = self._setback(others, snapshot) if self.blunders else str(self.rng.choice(others))
             self.marks[NOISE_TURNS].append(index)
         elif self.hinted and self.rng.random() < self.settings.hinted_turns:
             if others and self.rng.random() < self.settings.detours:
@@ -157,17 +254,31 @@ class _Demonstration:
             executed=action,
             hint=hint,
             gold_actions=tuple(best),
+            snapshot=snapshot,
         )
 
-    def _step(self, turn: Turn) -> Observation:
+    def _setback(self, others: Sequence[str], snapshot: Any) -> str:
+        """Of ``others`` one that sets the attempt back or loses it, where a few draws find one."""
+        before = self.env.distance()
+        action = ""
+        for drawn in self.rng.permutation(len(others))[:_DRAWS]:
+            action = others[drawn]
+            step = self.env.step(action)
+            after = None if step.done and not step.success else self.env.distance()
+            self.env.restore(snapshot)
+            if after is None or (before is not None and after > before):
+                break
+        return action
+
+    def _step(self, episode: Episode, turn: Turn) -> Observation:
         """Execute the turn; with repairs to hide, follow the distance around setbacks."""
         risky = self.settings.recoveries < 1 and turn.executed not in turn.gold_actions
         before = self.env.distance() if risky else None
         step = self.env.step(turn.executed)
         turn.effective, turn.reward, turn.done = step.effective, step.reward, step.done
         if step.done:
-            self.episode.stop = StopReason.SUCCESS if step.success else StopReason.FAILURE
-            self.episode.success = bool(step.success)
+            episode.stop = StopReason.SUCCESS if step.success else StopReason.FAILURE
+            episode.success = bool(step.success)
         elif risky or self.repaired_at is not None:
             self._follow(before)
         return step.observation

@@ -20,6 +20,34 @@ Example = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
 """Token ids ``[n]`` and the weight ``[n]`` of predicting each of them from those before."""
 
 
+class _Row:
+    """The sequence in the making: it grows as long as prompts extend what it holds."""
+
+    def __init__(self, builder: SequenceBuilder, examples: list[Example]) -> None:
+        self._builder = builder
+        self._examples = examples
+        self._ids: list[int] = []
+        self._weights: list[float] = []
+
+    def add(self, messages: Sequence[Message], response: Sequence[int], weight: float) -> None:
+        prompt = self._builder.renderer.prompt_ids(messages)
+        if not self._builder.renderer.extends(tuple(self._ids), prompt):
+            self.finish()
+        self._weights += [self._builder.observation_weight] * (len(prompt) - len(self._ids))
+        self._ids += prompt[len(self._ids) :]
+        self._ids += response
+        self._weights += [weight] * len(response)
+
+    def finish(self) -> None:
+        _keep(self._ids, self._weights, self._examples)
+        self._ids, self._weights = [], []
+
+
+def _keep(ids: Sequence[int], weights: Sequence[float], examples: list[Example]) -> None:
+    if any(weight > 0 for weight in weights[1:]):
+        examples.append((np.asarray(ids, dtype=np.int64), np.asarray(weights, dtype=np.float64)))
+
+
 @dataclass(slots=True)
 class SequenceBuilder:
     """Turns episodes into sequences; turns whose prompts extend each other share one.
@@ -47,25 +75,21 @@ class SequenceBuilder:
         prompts = [self._messages(episode, turns, number) for number in range(len(turns))]
         untrained = self._untrained(episode)
         examples: list[Example] = []
-        ids: list[int] = []
-        weights: list[float] = []
+        row = _Row(self, examples)
         inline = self._inline()
         for number, turn in enumerate(turns):
             if not turn.response_ids:
                 self.counts["no_response"] += 1
                 continue
             messages = self._hinted(prompts[number], turns[: number + 1]) if inline else prompts[number]
-            prompt = self.renderer.prompt_ids(messages)
-            if not self.renderer.extends(tuple(ids), prompt):
-                self._finish(ids, weights, examples)
-                ids, weights = [], []
-            weights += [self.observation_weight] * (len(prompt) - len(ids))
-            ids += prompt[len(ids) :]
             trained = turn.index not in untrained
             self.counts["trained" if trained else "untrained"] += 1
-            ids += turn.response_ids
-            weights += [float(trained)] * len(turn.response_ids)
-        self._finish(ids, weights, examples)
+            row.add(messages, turn.response_ids, float(trained))
+        if (reflection := episode.reflection) is not None and reflection.valid and reflection.response:
+            # a conversation goes on with it; where its attempt was hinted, it begins anew
+            self.counts["reflections"] += 1
+            row.add(self._with_reply_ids(reflection.messages), self._encode(reflection.response), 1.0)
+        row.finish()
         if self.hints == "separate" or (self.hints == "inline" and not inline):
             examples += self._separate(prompts, turns)
         return examples
@@ -74,10 +98,6 @@ class SequenceBuilder:
         return (
             self.hints == "inline" and self.prompter is not None and self.prompter.settings.history == "chat"
         )
-
-    def _finish(self, ids: Sequence[int], weights: Sequence[float], examples: list[Example]) -> None:
-        if any(weight > 0 for weight in weights[1:]):
-            examples.append((np.asarray(ids, dtype=np.int64), np.asarray(weights, dtype=np.float64)))
 
     def _separate(self, prompts: Sequence[tuple[Message, ...]], turns: Sequence[Turn]) -> list[Example]:
         """One sequence for each hinted turn, in which only its response counts."""
@@ -88,7 +108,7 @@ class SequenceBuilder:
             if turn.hint and turn.response_ids:
                 prompt = self.renderer.prompt_ids(self.prompter.with_hint(messages, turn.hint))
                 weights = [0.0] * len(prompt) + [1.0] * len(turn.response_ids)
-                self._finish((*prompt, *turn.response_ids), weights, examples)
+                _keep((*prompt, *turn.response_ids), weights, examples)
                 self.counts["hinted"] += 1
         return examples
 
@@ -128,11 +148,15 @@ class SequenceBuilder:
                 f"turn {turn.index} of episode {episode.id} has no recorded messages and its prompt cannot be "
                 "rebuilt; give a prompter and whole episodes, or episodes with messages"
             )
+        return self._with_reply_ids(turn.messages)
+
+    def _with_reply_ids(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Recorded messages with the replies as tokens of this tokenizer."""
         return tuple(
             replace(message, token_ids=self._encode(message.content) or None)
             if message.role == "assistant"
             else message
-            for message in turn.messages
+            for message in messages
         )
 
     def _hinted(self, messages: tuple[Message, ...], turns: Sequence[Turn]) -> tuple[Message, ...]:
