@@ -200,3 +200,17 @@ def test_tensorboard_forgets_the_steps_that_a_resumed_run_repeats(tmp_path: Path
     found = events.EventAccumulator(str(tmp_path / "tensorboard"))
     found.Reload()
     assert [(e.step, e.value) for e in found.Scalars("x")] == [(1, 1.0), (2, 1.0), (3, 2.0)]
+
+
+def test_a_budget_of_interactions_ends_a_run_also_after_resume(tmp_path: Path, make_run) -> None:
+    free = train(make_run(tmp_path / "free", ["eval.every=0"])).run
+    played = [r["interactions"] for r in read_metrics(free.folder / "metrics.jsonl") if r["kind"] == "train"]
+    limit = ["train.steps=30", "train.checkpoint_every=1", "train.keep_checkpoints=9", "eval.every=0",
+             f"train.interactions={sum(played[:2]) + 1}"]  # fmt: skip
+    trainer = train(make_run(tmp_path / "run", limit))
+    assert trainer.step == 3
+    assert read_metrics(tmp_path / "run" / "metrics.jsonl")[-1]["kind"] == "eval"
+    again = Trainer(make_run(tmp_path / "run", limit), View())
+    again.resume(tmp_path / "run" / "checkpoints" / "step_000001")
+    asyncio.run(again.train())
+    assert again.step == 3

@@ -32,6 +32,8 @@ class Trainer:
         self.force = force
         self.step = 0
         """Completed training steps."""
+        self._interactions = 0
+        """Turns played in training so far."""
         self._teacher_totals: dict[str, float] = {}
         self._resumed = False
 
@@ -63,6 +65,7 @@ class Trainer:
         else:
             write_header(run)
         log = MetricsLog(run.folder / "metrics.jsonl", keep_until=done)
+        self._interactions = sum(r["interactions"] for r in log.kept if r["kind"] == "train")
         loggers, missing = open_loggers(config.loggers, run.folder, done=done)
         for note in [*notes, *missing]:
             self.view.note(note)
@@ -70,8 +73,9 @@ class Trainer:
         try:
             if not self._resumed and config.eval.before:
                 await self._evaluate(log)
-            while self.step < config.train.steps:
+            while not self._ended():
                 metrics = await self._step(sampler)
+                self._interactions += metrics["interactions"]
                 log.write(self.step, "train", metrics)
                 for logger in loggers:
                     logger.log(self.step, scalars(metrics, "train"))
@@ -89,8 +93,13 @@ class Trainer:
             for teacher in run.teachers.named().values():
                 await teacher.close()
 
+    def _ended(self) -> bool:
+        train = self.run.config.train
+        spent = train.interactions is not None and self._interactions >= train.interactions
+        return spent or self.step >= train.steps
+
     def _due(self, every: int) -> bool:
-        return self.step == self.run.config.train.steps or (every > 0 and self.step % every == 0)
+        return self._ended() or (every > 0 and self.step % every == 0)
 
     async def _step(self, sampler: TaskSampler) -> dict[str, Any]:
         run, began = self.run, time.perf_counter()

@@ -14,9 +14,12 @@ class MetricsLog:
 
     def __init__(self, path: Path, *, keep_until: int | None = None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        self.kept: list[dict[str, Any]] = []
+        """Records of the steps before the resumed one."""
         if path.exists():
-            kept = [] if keep_until is None else [r for r in read_metrics(path) if r["step"] <= keep_until]
-            path.write_text("".join(json.dumps(record) + "\n" for record in kept))
+            if keep_until is not None:
+                self.kept = [r for r in read_metrics(path) if r["step"] <= keep_until]
+            path.write_text("".join(json.dumps(record) + "\n" for record in self.kept))
         self._file = path.open("a")
 
     def write(self, step: int, kind: str, values: dict[str, Any]) -> None:

@@ -36,6 +36,9 @@ class TrainSettings(Settings):
 
     steps: NonNegativeInt = 100
     """Training steps in all; a resumed run goes on to the same number."""
+    interactions: PositiveInt | None = None
+    """Also end with the step that brings the turns played in training to so many, for comparisons of methods that
+    play different amounts in a step; None = ``steps`` alone decides."""
     tasks_per_step: PositiveInt = 16
     """Tasks sampled in each step: all tasks come in a new random order in every epoch, and none is left out."""
     checkpoint_every: NonNegativeInt = 10
