@@ -74,5 +74,6 @@ env_registry: Registry[EnvSettings] = Registry(
         "household": "turnpoint.envs.household.settings:HouseholdSettings",
         "sokoban": "turnpoint.envs.sokoban.settings:SokobanSettings",
         "minesweeper": "turnpoint.envs.minesweeper.settings:MinesweeperSettings",
+        "math": "turnpoint.envs.math.settings:MathSettings",
     },
 )

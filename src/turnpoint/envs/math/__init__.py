@@ -1,0 +1,1 @@
+"""Competition problems answered in one turn, checked symbolically."""

@@ -1,0 +1,109 @@
+"""Whether an answer equals a reference answer: ``math-verify``, in a process that may hang or die."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from turnpoint.envs.child import Child, ChildCrashed, ChildHung
+from turnpoint.envs.protocol import EnvError
+
+Reason = Literal["correct", "wrong", "no answer", "too long", "not readable", "time-out", "crash", "error"]
+_LONGEST = 1000
+"""Characters of an answer; competition answers are short, and longer ones are attacks or rambling."""
+_PAIRS_KEPT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check found."""
+
+    correct: bool
+    reason: Reason
+
+
+class Checker:
+    """Checks answers one after another; nothing that an answer holds is raised."""
+
+    def __init__(self, seconds: float, memory_mb: int) -> None:
+        self.child = Child("turnpoint.envs.math.checker:Service", seconds, memory_mb=memory_mb)
+        self.counts: dict[str, int] = {}
+        """Verdicts by reason."""
+        self.check = functools.lru_cache(maxsize=_PAIRS_KEPT)(self._check)
+
+    def readable(self, reference: str) -> bool:
+        """Whether a reference answer can be parsed; raises ``EnvError`` if the checker does not work at all."""
+        return bool(self.child.call("readable", reference))
+
+    def _check(self, reference: str, answer: str | None) -> Verdict:
+        reason = self._reason(reference, answer)
+        self.counts[reason] = self.counts.get(reason, 0) + 1
+        return Verdict(reason == "correct", reason)
+
+    def _reason(self, reference: str, answer: str | None) -> Reason:
+        if answer is None or not answer.strip():
+            return "no answer"
+        if len(answer) > _LONGEST:
+            return "too long"
+        try:
+            found: Reason = self.child.call("compare", reference, answer)
+            return found
+        except ChildHung:
+            return "time-out"
+        except ChildCrashed:
+            return "crash"
+        except EnvError:
+            return "error"
+
+    def close(self) -> None:
+        """End the process."""
+        self.child.close()
+
+
+def boxed_answer(reply: str) -> str | None:
+    """What stands in the last complete ``\\boxed{...}`` (or ``\\fbox``) of a reply; linear in its length."""
+    answer: str | None = None
+    at = 0
+    while (found := _next_box(reply, at)) is not None:
+        depth, end = 1, found
+        while end < len(reply) and depth:
+            depth += {"{": 1, "}": -1}.get(reply[end], 0) if reply[end - 1] != "\\" else 0
+            end += 1
+        if depth:
+            break
+        answer, at = reply[found : end - 1], end
+    return answer
+
+
+def _next_box(reply: str, at: int) -> int | None:
+    places = [place + len(name) for name in ("\\boxed{", "\\fbox{") if (place := reply.find(name, at)) >= 0]
+    return min(places, default=None)
+
+
+class Service:
+    """What runs in the process; ``math-verify`` keeps its own clocks besides, by signals of the main thread."""
+
+    def __init__(self) -> None:
+        import logging
+
+        import math_verify
+
+        logging.disable(logging.CRITICAL)
+        self.lib: Any = math_verify
+
+    def readable(self, reference: str) -> bool:
+        """Whether a reference answer can be parsed."""
+        return bool(self._parse(reference))
+
+    def compare(self, reference: str, answer: str) -> str:
+        """``correct``, ``wrong`` or ``not readable``."""
+        wanted, given = self._parse(reference), self._parse(answer)
+        if not given:
+            return "not readable"
+        return "correct" if self.lib.verify(wanted, given) else "wrong"
+
+    def _parse(self, text: str) -> list[Any]:
+        text = text if "$" in text or "\\boxed" in text else f"\\boxed{{{text}}}"
+        parsed: list[Any] = self.lib.parse(text)
+        return parsed

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from turnpoint.envs import EnvError
+from turnpoint.envs.child import Child, ChildCrashed, ChildHung
+
+FAULTY = """
+import os, signal, time
+
+
+class Faulty:
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def add(self, a: int, b: int) -> int:
+        self.calls += 1
+        print("noise on standard output")
+        return a + b
+
+    def count(self) -> int:
+        return self.calls
+
+    def hang(self) -> None:
+        time.sleep(60)
+
+    def die(self) -> None:
+        os.write(2, b"last words")
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    def fail(self) -> None:
+        raise KeyError("no such thing")
+
+    def eat(self) -> int:
+        return len(bytearray(3 << 30))
+"""
+"""Everything that an engine may do."""
+
+
+@pytest.fixture
+def child(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / "faulty_engine.py").write_text(FAULTY)
+    monkeypatch.syspath_prepend(tmp_path)
+    made = Child("faulty_engine:Faulty", 5.0, memory_mb=1024)
+    yield made
+    made.close()
+
+
+def test_calls_are_answered_and_prints_do_no_harm(child: Child) -> None:
+    assert child.call("add", 2, 3) == 5
+    assert child.call("count") == 1
+    assert child.generation == 1
+
+
+def test_a_call_that_hangs_costs_itself(child: Child) -> None:
+    assert child.call("add", 1, 1) == 2
+    began = time.monotonic()
+    with pytest.raises(ChildHung, match=r"Faulty\.hang took longer than 0\.2 s"):
+        child.call("hang", seconds=0.2)
+    assert time.monotonic() - began < 5
+    assert child.call("count") == 0  # another process
+    assert child.generation == 2
+
+
+def test_a_crash_is_told_with_its_signal_and_last_words(child: Child) -> None:
+    with pytest.raises(ChildCrashed, match=r"signal 11: .*last words"):
+        child.call("die")
+    assert child.call("add", 1, 2) == 3
+
+
+def test_what_is_raised_comes_back_as_text_and_the_process_goes_on(child: Child) -> None:
+    with pytest.raises(EnvError, match="KeyError: 'no such thing'"):
+        child.call("fail")
+    with pytest.raises(EnvError, match="MemoryError"):
+        child.call("eat")
+    assert child.call("add", 0, 1) == 1
+    assert child.generation == 1
+
+
+def test_threads_wait_for_each_other(child: Child) -> None:
+    answers: dict[int, int] = {}
+    threads = [
+        threading.Thread(target=lambda n=n: answers.__setitem__(n, child.call("add", n, n))) for n in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == {n: 2 * n for n in range(8)}
+
+
+def test_a_forgotten_child_ends(child: Child) -> None:
+    child.call("count")
+    process = child._process
+    assert process is not None
+    child.close()
+    assert process.poll() is not None
