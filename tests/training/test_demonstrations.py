@@ -51,6 +51,24 @@ def test_noise_turns_are_marked_and_are_about_their_share() -> None:
     assert 0.2 < sum(noisy for _, noisy in turns) / len(turns) < 0.4
 
 
+def test_slips_are_not_admissible_or_cannot_be_read() -> None:
+    episodes = demonstrate(noise=0.4, slips=0.5, hinted=0, limit=120)
+    kinds = {"admissible": 0, "refused": 0, "unreadable": 0}
+    for episode in episodes:
+        for turn in (episode.turns[i] for i in episode.info[NOISE_TURNS]):
+            assert PROMPTER.parse(turn.response) == turn.action
+            assert turn.executed == (turn.action or "")
+            if turn.action is None:
+                kinds["unreadable"] += 1
+            elif turn.executed in turn.observation.admissible:
+                kinds["admissible"] += 1
+            else:
+                kinds["refused"] += 1
+                assert not turn.effective
+    assert all(kinds.values())
+    assert 0.35 < kinds["admissible"] / sum(kinds.values()) < 0.65
+
+
 def test_an_episode_that_cannot_be_solved_any_more_has_no_outcome() -> None:
     lost = [e for e in demonstrate(noise=0.5, limit=80) if any(turn.executed == THROW for turn in e.turns)]
     assert lost

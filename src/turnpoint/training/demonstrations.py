@@ -45,6 +45,9 @@ class DemonstrationSettings(Settings):
 
     noise: float = Field(default=0.2, ge=0.0, lt=1.0)
     """Share of turns with a random admissible action: wrong or wasteful, as imperfect agents act."""
+    slips: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Share of those that are not even admissible: an action that was possible before, or a reply that cannot be read.
+    They show the learner what the environment answers then, and how to go on."""
     hinted: float = Field(default=0.15, ge=0.0, le=1.0)
     """Share of episodes in which turns carry a hint."""
     hinted_turns: float = Field(default=0.5, gt=0.0, le=1.0)
@@ -218,27 +221,34 @@ class _Player:
             self.env.restore(snapshot)
             observation = shown
         episode.stop, episode.success = StopReason.MAX_TURNS, False
-        for index in range(len(episode.turns), max_turns):
+        while len(episode.turns) < max_turns:
             best = self.env.best_actions(self.settings.knowledge)
             if not best:
                 episode.stop, episode.success = StopReason.DEPTH_CAP, None
                 break
-            turn = self._turn(index, observation, best)
+            turn = self._turn(episode, observation, best)
             episode.turns.append(turn)
             observation = episode.final_observation = self._step(episode, turn)
             if turn.done:
                 break
         return episode
 
-    def _turn(self, index: int, observation: Observation, best: list[str]) -> Turn:
-        """Choose the action of a turn and note why."""
+    def _turn(self, episode: Episode, observation: Observation, best: list[str]) -> Turn:
+        """Choose the action of the next turn and note why."""
+        index = len(episode.turns)
         action, hint = best[0], None
         others = [a for a in observation.admissible or () if a not in best]
         snapshot = self.env.snapshot() if self.blunders else None
         noisy = bool(self.rng.random() < (self.blunders or self.settings.noise)) and bool(others)
+        reply = None
         if noisy:
-            action = self._setback(others, snapshot) if self.blunders else str(self.rng.choice(others))
             self.marks[NOISE_TURNS].append(index)
+            if self.settings.slips and self.rng.random() < self.settings.slips:
+                action, reply = self._slip(episode, observation)
+            elif self.blunders:
+                action = self._setback(others, snapshot)
+            else:
+                action = str(self.rng.choice(others))
         elif self.hinted and self.rng.random() < self.settings.hinted_turns:
             if others and self.rng.random() < self.settings.detours:
                 action = str(self.rng.choice(others))
@@ -249,13 +259,26 @@ class _Player:
         return Turn(
             index=index,
             observation=observation,
-            response=self.prompter.reply(action),
-            action=action,
+            response=self.prompter.reply(action) if reply is None else reply,
+            action=action or None,
             executed=action,
             hint=hint,
             gold_actions=tuple(best),
             snapshot=snapshot,
         )
+
+    def _slip(self, episode: Episode, observation: Observation) -> tuple[str, str | None]:
+        """An action that is not admissible any more; without one, or in half of the cases, a reply without tags.
+
+        Gives the executed text (empty for a reply that cannot be read) and the reply where it is not the usual one.
+        """
+        now = observation.admissible or ()
+        past = [a for turn in episode.turns for a in (turn.executed, *(turn.observation.admissible or ()))]
+        gone = [a for a in dict.fromkeys(past) if a and a not in now]
+        bare = str(self.rng.choice(now))
+        if gone and (self.rng.random() < 0.5 or self.prompter.parse(bare) is not None):
+            return str(self.rng.choice(gone)), None
+        return (bare, None) if self.prompter.parse(bare) is not None else ("", bare)
 
     def _setback(self, others: Sequence[str], snapshot: Any) -> str:
         """Of ``others`` one that sets the attempt back or loses it, where a few draws find one."""
