@@ -74,6 +74,7 @@ env_registry: Registry[EnvSettings] = Registry(
         "household": "turnpoint.envs.household.settings:HouseholdSettings",
         "sokoban": "turnpoint.envs.sokoban.settings:SokobanSettings",
         "minesweeper": "turnpoint.envs.minesweeper.settings:MinesweeperSettings",
+        "webshop": "turnpoint.envs.webshop.settings:WebShopSettings",
         "math": "turnpoint.envs.math.settings:MathSettings",
     },
 )
