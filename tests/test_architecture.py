@@ -31,10 +31,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "methods": {
         "config", "credit", "prompts", "records", "rollouts", "teachers.protocol", *ENV_CONTRACT, *POLICY_CONTRACT,
     },
-    "pivots": {"records", "rollouts", "envs"},
+    "pivots": {"config", "envs", "policy", "prompts", "records", "rollouts", "teachers"},
     "training": {
         "config", "envs", "methods", "pivots", "policy", "prompts", "records", "rollouts", "teachers",
     },
+    "exchange": {"records"},
     "inspector": {"config", "pivots", "records", "training"},
     "testing": {
         "config", "envs", "policy", "prompts", "records", "rollouts", "teachers", "methods", "training",

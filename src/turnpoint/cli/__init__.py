@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import typer
 
-from turnpoint.cli import envs, evaluate, inspect, methods, recipes, recover, resume, sft, train
+from turnpoint.cli import (
+    diagnose,
+    envs,
+    evaluate,
+    export,
+    fork,
+    inspect,
+    methods,
+    recipes,
+    recover,
+    replay,
+    resume,
+    sft,
+    train,
+)
 
 app = typer.Typer(
     name="turnpoint",
@@ -17,9 +31,13 @@ app = typer.Typer(
 app.command("train")(train.train)
 app.command("resume")(resume.resume)
 app.command("eval")(evaluate.evaluate)
+app.command("diagnose")(diagnose.diagnose)
+app.command("replay")(replay.replay)
 app.command("recover")(recover.recover)
 app.command("sft")(sft.sft)
+app.command("fork")(fork.fork)
 app.command("inspect")(inspect.inspect)
+app.command("export")(export.export)
 app.add_typer(envs.app, name="envs")
 app.command("methods")(methods.methods)
 app.command("recipes")(recipes.recipes)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from turnpoint.cli.common import console, fail, print_json, user_faults
+from turnpoint.cli.targets import opened, show_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    target: Annotated[Path, typer.Argument(help="A run folder, a folder of JSONL files, or one file.")],
+    target: Annotated[
+        Path, typer.Argument(help="A run folder, or a file or folder of trajectories, other tools' included.")
+    ],
     out: Annotated[Path | None, typer.Option(help="Where to write the page (.html).")] = None,
     serve: Annotated[
         bool, typer.Option("--serve", help="Serve it on this machine, without writing.")
@@ -25,6 +28,7 @@ def inspect(
     port: Annotated[int, typer.Option(help="Port of --serve; 0 takes a free one.", min=0, max=65535)] = 0,
     terminal: Annotated[bool, typer.Option("--terminal", help="Look at it here, in the terminal.")] = False,
     most: Annotated[int, typer.Option(help="Most episodes; the newest steps come first.", min=1)] = 20_000,
+    form: Annotated[str | None, typer.Option("--format", help="Format of foreign trajectories.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Show episodes turn by turn: pivots, advantages, oracle distance, branches beside their originals.
@@ -35,13 +39,16 @@ def inspect(
         fail("--serve and --terminal exclude each other; use one of them")
     if out is not None and (serve or terminal):
         fail("--out writes a page; leave out --serve and --terminal")
-    with user_faults():
+    with user_faults(), opened(target, form) as (path, imported):
+        notes = imported.notes()
         if terminal:
-            _terminal(target, most)
+            show_notes(notes)
+            _terminal(path, most)
         elif serve:
-            _serve(target, most, port)
+            show_notes(notes)
+            _serve(path, most, port)
         else:
-            _write(target, out, most, as_json=as_json)
+            _write(path, target, out, most, notes, as_json=as_json)
 
 
 def default_page(target: Path) -> Path:
@@ -49,10 +56,13 @@ def default_page(target: Path) -> Path:
     return target / "inspect.html" if target.is_dir() else target.with_suffix(".html")
 
 
-def _write(target: Path, out: Path | None, most: int, *, as_json: bool) -> None:
+def _write(path: Path, target: Path, out: Path | None, most: int, notes: list[str], *, as_json: bool) -> None:
+    """``path`` holds the episodes of ``target``, which names the page."""
     from turnpoint.inspector import plan, write_page
 
-    made = plan(target, most=most)
+    made = plan(path, most=most)
+    made.title = target.resolve().name
+    made.notes += notes
     page = out or default_page(target)
     if page.resolve() == target.resolve():
         fail(f"{page} would overwrite the episodes; name another file with --out")

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from turnpoint.cli.common import console, user_faults
+from turnpoint.cli.targets import show_notes
 from turnpoint.records import Episode
+
+if TYPE_CHECKING:
+    from turnpoint.exchange import ExchangeReport
 
 
 def sft(
     model: Annotated[Path, typer.Argument(help="Folder of a Hugging Face model with its tokenizer.")],
-    episodes: Annotated[list[Path], typer.Argument(help="JSONL files of episodes.")],
+    episodes: Annotated[
+        list[Path], typer.Argument(help="Files of episodes, or of other tools' trajectories.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder for the trained model; must not exist yet.")],
     overrides: Annotated[
         list[str] | None,
@@ -34,6 +40,7 @@ def sft(
     with user_faults():
         if out.exists():
             raise ConfigError(f"{out} exists already; name a new folder with --out")
+        from turnpoint.exchange import ExchangeReport
         from turnpoint.policy.settings import LocalPolicySettings
         from turnpoint.prompts import ChatRenderer
         from turnpoint.training.sft import SftProgress, SftSettings, run_sft
@@ -54,9 +61,10 @@ def sft(
             if progress.step == progress.steps or progress.step % max(1, progress.steps // 20) == 0:
                 screen.print(f"step {progress.step}/{progress.steps}  loss {progress.loss:.4f}", markup=False)
 
+        imported = ExchangeReport()
         report = run_sft(
             policy,
-            _read(episodes, solved_only),
+            _read(episodes, solved_only, imported),
             ChatRenderer(policy.tokenizer),
             settings,
             seed=seed,
@@ -69,16 +77,20 @@ def sft(
         typer.echo(f"turns {name}: {count}")
     if report.held_out_before is not None and report.held_out_after is not None:
         typer.echo(f"held-out loss: {report.held_out_before:.4f} before, {report.held_out_after:.4f} after")
+    show_notes(imported.notes())
     typer.echo(str(out))
 
 
-def _read(paths: list[Path], solved_only: bool) -> Iterator[Episode]:
+def _read(paths: list[Path], solved_only: bool, imported: ExchangeReport) -> Iterator[Episode]:
+    """Episodes of files of any known format; native ones are read strictly."""
     from turnpoint.config import ConfigError
+    from turnpoint.exchange import detect_format, read_foreign
     from turnpoint.records import EpisodeReader
 
     for path in paths:
         if not path.is_file():
             raise ConfigError(f"there is no episode file {path}")
-        for episode in EpisodeReader(path):
+        foreign = detect_format(path).name != "turnpoint"
+        for episode in read_foreign(path, imported) if foreign else EpisodeReader(path):
             if episode.success or not solved_only:
                 yield episode

@@ -60,11 +60,15 @@ def find_sources(target: Path) -> list[Source]:
     Raises ``RecordError`` if there is none.
     """
     if target.is_file():
-        return [Source("file", 0, target)]
+        return [Source("file", 0, path) for path in (target, *_forks(target))]
     if not target.is_dir():
         raise RecordError(f"{target} does not exist; name a run folder or a file of episodes")
-    found = [Source("eval", step, path) for step, path in step_files(target / "eval")]
-    found += [Source("train", step, path) for step, path in step_files(target / "episodes")]
+    found = [
+        Source(origin, step, part)
+        for origin, folder in (("eval", "eval"), ("train", "episodes"))
+        for step, path in step_files(target / folder)
+        for part in (path, *_forks(path))
+    ]
     if not found:
         found = [Source("file", 0, p) for p in sorted(target.glob("*.jsonl")) if p.name != "metrics.jsonl"]
     if not found:
@@ -72,6 +76,12 @@ def find_sources(target: Path) -> list[Source]:
             f"{target} holds no episodes; name a run folder that has eval/ or episodes/, or a file of episodes"
         )
     return found
+
+
+def _forks(path: Path) -> list[Path]:
+    """Branches that were forked by hand lie beside their parents."""
+    beside = path.with_name(f"{path.stem}.forks.jsonl")
+    return [beside] if beside.is_file() else []
 
 
 def plan(target: Path, *, most: int = MOST_EPISODES, texts: TokenTexts | None = None) -> Plan:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from turnpoint.envs import Env, EnvError
+from turnpoint.envs.replay import Replay
 from turnpoint.records import Episode, RecordError
 
 
@@ -42,3 +44,23 @@ def wasted_turns(episode: Episode) -> int | None:
     """Turns played after the first oracle pivot; None without one."""
     first = first_oracle_pivot(episode)
     return None if first is None else len(episode.turns) - 1 - first
+
+
+def measure_distances(env: Env, episode: Episode) -> None:
+    """Replay a recorded episode and put the oracle's distances on record in it.
+
+    Raises ``EnvError`` without an oracle, ``ReplayMismatch`` if the episode cannot be reproduced; the record is
+    changed only if all went well.
+    """
+    if episode.turns and episode.final_observation is None:
+        raise EnvError(
+            f"episode {episode.id} has no observation after its last turn to verify a replay against"
+        )
+    replay = Replay(env, episode)
+    path = []
+    for place in range(len(episode.turns) + 1):
+        replay.seek(place)
+        path.append(env.distance())
+    for turn, value in zip(episode.turns, path, strict=False):
+        turn.distance = value
+    episode.final_distance, episode.distances_known = path[-1], True

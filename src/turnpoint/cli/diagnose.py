@@ -1,0 +1,268 @@
+"""``turnpoint diagnose``: where failed episodes turn, and how well detectors find it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from turnpoint.cli.common import console, print_json, user_faults
+from turnpoint.cli.tables import mean, percent, show_table
+from turnpoint.cli.targets import EpisodeStream, opened, show_notes, sources_of, spread
+
+if TYPE_CHECKING:
+    from turnpoint.inspector.store import Source
+    from turnpoint.pivots.detectors import Detector, Sources
+
+_BASELINE = 2_000
+"""Episodes that detectors look at beforehand."""
+
+
+def diagnose(
+    target: Annotated[Path, typer.Argument(help="A run folder, or a file or folder of trajectories.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Settings of detectors, as report.samples=5.")
+    ] = None,
+    detector: Annotated[
+        list[str] | None,
+        typer.Option(help="Detector to measure (may be repeated): a kind, or your own as module:attr."),
+    ] = None,
+    env: Annotated[
+        str | None, typer.Option(help="Environment for replays: a kind, a recipe, or a run folder.")
+    ] = None,
+    ask: Annotated[
+        bool, typer.Option("--ask", help="Ask models too: those of the run (or of --run) and its teachers.")
+    ] = False,
+    run: Annotated[Path | None, typer.Option(help="Run whose model and teachers --ask asks.")] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="A checkpoint folder of that run.")] = None,
+    part: Annotated[
+        Literal["auto", "eval", "train", "all"], typer.Option(help="Which episodes of a run.")
+    ] = "auto",
+    form: Annotated[str | None, typer.Option("--format", help="Format of foreign trajectories.")] = None,
+    window: Annotated[int, typer.Option(min=0, help="Turns between detection and pivot that agree.")] = 1,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many episodes.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Write the detections to this JSONL file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Pivot rate, first pivot, remaining distance, wasted turns by task type; agreement of detectors with the oracle.
+
+    Without --ask and --env only what is on record counts.
+
+    Example: turnpoint diagnose runs/quickstart --detector report --detector oracle --json
+    """
+    with user_faults(), opened(target, form) as (path, exchange):
+        result = asyncio.run(
+            _diagnose(
+                path, overrides or [], detector or [], env, run or target if ask else None, checkpoint, part,
+                window, limit, save,
+            )
+        )  # fmt: skip
+        result["import"] = exchange.notes()
+    if as_json:
+        print_json(result)
+        return
+    _show(result)
+
+
+async def _diagnose(
+    path: Path,
+    overrides: list[str],
+    names: list[str],
+    env: str | None,
+    run_folder: Path | None,
+    checkpoint: Path | None,
+    part: str,
+    window: int,
+    limit: int | None,
+    save: Path | None,
+) -> dict[str, Any]:
+    from itertools import islice
+
+    from turnpoint.pivots.diagnose import Diagnosis
+    from turnpoint.pivots.diagnose import diagnose as judge
+
+    chosen = sources_of(path, part)
+    sources, closing = _sources(env, run_folder, checkpoint)
+    detectors = _detectors(names, overrides, sources, ask=run_folder is not None)
+    diagnosis = Diagnosis(detectors, window=window)
+    kept = save.open("w", encoding="utf-8") if save is not None else None
+    try:
+        await _prepare(detectors, chosen)
+        err = console()
+        with err.status("reading episodes") as status:
+            show = (lambda done: status.update(f"{done:,} episodes")) if err.is_terminal else None
+            stream = EpisodeStream(chosen, show)
+            await judge(
+                islice(stream, limit) if limit else stream,
+                detectors,
+                diagnosis,
+                ask=run_folder is not None,
+                keep=None if kept is None else lambda e, found: kept.write(_line(e, found)),
+            )
+    finally:
+        if kept is not None:
+            kept.close()
+        for detector in detectors.values():
+            detector.close()
+        for close in closing:
+            await close()
+    if stream.unreadable:
+        diagnosis.left_out["unreadable line"] += stream.unreadable
+    return {**diagnosis.as_dict(), "problems": stream.problems[:20]}
+
+
+def _line(episode: Any, answers: dict[str, Any]) -> str:
+    import json
+
+    found = {
+        name: answer
+        if isinstance(answer, str)
+        else [
+            [
+                {"turn": d.turn, "score": d.score if abs(d.score) != float("inf") else None, "gold": d.gold}
+                for d in sample
+            ]
+            for sample in answer
+        ]
+        for name, answer in answers.items()
+    }
+    return json.dumps({"episode": episode.id, "step": episode.step, "detections": found}) + "\n"
+
+
+async def _prepare(detectors: dict[str, Detector], chosen: list[Source]) -> None:
+    if any(detector.learns for detector in detectors.values()):
+        some = spread(chosen, _BASELINE)
+        for detector in detectors.values():
+            await detector.prepare(some)
+
+
+def _detectors(names: list[str], overrides: list[str], sources: Sources, *, ask: bool) -> dict[str, Detector]:
+    """Detectors by name, the oracle always first: the others are measured against it."""
+    from pydantic import ValidationError
+
+    from turnpoint.config import ConfigError, apply_overrides, explain
+    from turnpoint.pivots.detectors import detector_registry
+
+    wanted = names or ["report", "reflection", "logprob_drop", "hinted"]
+    settings = apply_overrides({name: {} for name in wanted}, overrides)
+    unknown = settings.keys() - {*wanted, "oracle"}
+    if unknown:
+        raise ConfigError(
+            f"setting of '{sorted(unknown)[0]}', which is not measured; add --detector {sorted(unknown)[0]}"
+        )
+    try:
+        built = {
+            name: detector_registry.parse({"kind": name, **(settings.get(name) or {})}).build(sources)
+            for name in dict.fromkeys(["oracle", *wanted])
+        }
+    except ValidationError as error:
+        raise ConfigError(explain(error)) from error
+    return built
+
+
+def _sources(env: str | None, run_folder: Path | None, checkpoint: Path | None) -> tuple[Sources, list[Any]]:
+    """What may be asked, and how it is closed."""
+    from turnpoint.pivots.detectors import Sources
+
+    sources, closing = Sources(), list[Any]()
+    if env is not None:
+        sources.suite = environment(env)
+    if run_folder is not None:
+        from turnpoint.cli.runs import open_run
+        from turnpoint.config import ConfigError
+        from turnpoint.training.evaluate import eval_rollouts
+        from turnpoint.training.run import add_scoring
+
+        if not (run_folder / "config.yaml").is_file():
+            raise ConfigError(
+                f"--ask needs a run whose model can be asked; {run_folder} is none, name one with --run"
+            )
+        run = open_run(run_folder, [], checkpoint)
+        if run.config.scoring:
+            add_scoring(run)
+        rollouts = run.rollouts = eval_rollouts(run, run.config.eval, prefix="diagnose")
+        closing.append(rollouts.close)
+        sources.suite = sources.suite or run.suite
+        sources.naming, sources.rollouts, sources.scorer = run.teachers.naming, rollouts, run.scorer
+        sources.scoring = run.teachers.scoring_for if run.teachers.scoring else None
+    return sources, closing
+
+
+def environment(text: str) -> Any:
+    """The suite of an environment kind, of a recipe, or of a run folder."""
+    from turnpoint.cli.recipes import find_recipe
+    from turnpoint.config import ConfigError, load_yaml
+    from turnpoint.envs import env_registry
+
+    path = Path(text)
+    if (path / "config.yaml").is_file():
+        path = path / "config.yaml"
+    if path.is_file():
+        return env_registry.parse(load_yaml(path).get("env")).build()
+    try:
+        return env_registry.parse({"kind": text}).build()
+    except ConfigError:
+        try:
+            recipe = find_recipe(text)
+        except ConfigError:
+            recipe = None
+        if recipe is None:
+            raise
+        return env_registry.parse(load_yaml(recipe).get("env")).build()
+
+
+def _show(result: dict[str, Any]) -> None:
+    left = ", ".join(f"{reason}: {count}" for reason, count in result["left_out"].items())
+    typer.echo(
+        f"{result['counted']} of {result['episodes']} episodes counted"
+        + (f"; left out: {left}" if left else "")
+    )
+    rows = [("all tasks", str(result["counted"]), result["overall"])]
+    rows += [(k or "(no type)", str(v["episodes"]), v) for k, v in result["by_type"].items()]
+    if len(rows) == 2:
+        rows = rows[:1]
+    show_table(
+        "Failures and their first oracle pivot (95 % intervals over tasks)",
+        ["task type", "episodes", "success", "failures with a pivot", "first pivot (turn from 0)", "turns left then",
+         "could not be undone", "turns wasted"],
+        [
+            (
+                name, count, percent(f.get("success")), percent(f.get("pivot_rate")), mean(f.get("first_pivot")),
+                mean(f.get("remaining")), percent(f.get("impossible")), mean(f.get("wasted")),
+            )
+            for name, count, f in rows
+        ],
+    )  # fmt: skip
+    if len(result["by_step"]) > 1:
+        show_table(
+            "Over training",
+            ["step", "episodes", "success", "failures with a pivot"],
+            [
+                (step, str(f["episodes"]), percent(f.get("success")), percent(f.get("pivot_rate")))
+                for step, f in result["by_step"].items()
+            ],
+        )
+    answered = {n: d for n, d in result["detectors"].items() if n != "oracle" and "named_rate" in d}
+    if answered:
+        show_table(
+            "Detectors against the first oracle pivot of failed episodes",
+            ["detector", "failures named", "agreement", "random turns", "precision", "recall", "calibration error"],
+            [
+                (
+                    name, percent(d.get("named_rate")), percent(d.get("agreement")), percent(d.get("chance")),
+                    percent(d.get("precision")), percent(d.get("recall")),
+                    "–" if d["calibration"]["error"] is None else f"{d['calibration']['error']:.3f}",
+                )
+                for name, d in answered.items()
+            ],
+        )  # fmt: skip
+    for name, d in result["detectors"].items():
+        if d["left_out"] and (name in answered or name == "oracle"):
+            reasons = ", ".join(f"{reason}: {count}" for reason, count in d["left_out"].items())
+            show_notes([f"{name}: {reasons}"])
+    silent = [n for n in result["detectors"] if n != "oracle" and n not in answered]
+    if silent:
+        show_notes([f"nothing on record for {', '.join(silent)}; --ask asks the run's model and teachers"])
+    show_notes([*result["import"], *result["problems"]])

@@ -1,0 +1,57 @@
+"""``turnpoint export``: trajectories from any known format into another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from turnpoint.cli.common import fail, print_json, user_faults
+from turnpoint.cli.targets import EpisodeStream, opened, show_notes, sources_of
+
+if TYPE_CHECKING:
+    from turnpoint.records import Episode
+
+
+def export(
+    target: Annotated[Path, typer.Argument(help="A run folder, or a file or folder of trajectories.")],
+    out: Annotated[Path, typer.Argument(help="File to write; must not exist yet.")],
+    to: Annotated[
+        str | None, typer.Option(help="Format: turnpoint, chat, verifiers, atif, inspect, parquet.")
+    ] = None,
+    form: Annotated[str | None, typer.Option("--format", help="Format that is read.")] = None,
+    solved_only: Annotated[bool, typer.Option(help="Successful episodes only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Write episodes for other tools, or other tools' trajectories as episodes; whatever is lost is counted.
+
+    Example: turnpoint export runs/quickstart episodes.parquet --to parquet
+    """
+    with user_faults(), opened(target, form) as (path, imported):
+        from turnpoint.exchange import ExchangeReport, write_foreign
+
+        name = to or {".parquet": "parquet", ".eval": "inspect", ".json": "atif"}.get(out.suffix)
+        if name is None:
+            fail(f"the ending of {out.name} names no format; say it with --to")
+        report = ExchangeReport()
+        stream = EpisodeStream(sources_of(path, "all"))
+
+        def chosen() -> Iterator[Episode]:
+            for episode in stream:
+                if episode.success or not solved_only:
+                    yield episode
+                else:
+                    report.dropped["not solved"] += 1
+
+        write_foreign(chosen(), out, report, name=name)
+        if stream.unreadable:
+            imported.dropped["unreadable line"] += stream.unreadable
+    notes = [*imported.notes(), *report.notes(), *stream.problems[:5]]
+    if as_json:
+        dropped = dict(imported.dropped + report.dropped)
+        print_json({"file": str(out), "episodes": report.episodes, "dropped": dropped, "notes": notes})
+        return
+    show_notes(notes)
+    typer.echo(f"{report.episodes} episodes: {out}")

@@ -1,0 +1,102 @@
+"""What commands read: run folders, files of episodes, and trajectories of other tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from turnpoint.cli.common import console
+
+if TYPE_CHECKING:
+    from turnpoint.exchange import ExchangeReport
+    from turnpoint.inspector.store import Source
+    from turnpoint.records import Episode
+
+
+@contextmanager
+def opened(target: Path, name: str | None = None) -> Iterator[tuple[Path, ExchangeReport]]:
+    """``target`` as something that holds episodes, converted if need be, and what was lost in converting."""
+    from turnpoint.exchange import ExchangeReport, native_target
+
+    report = ExchangeReport()
+    with native_target(target, report, name=name) as path:
+        yield path, report
+
+
+def show_notes(notes: Sequence[str]) -> None:
+    """Remarks on stderr; text of others cannot change the terminal."""
+    from turnpoint.inspector.text import clip_note
+
+    for note in notes[:20]:
+        console().print(f"note: {clip_note(note, 500)}", markup=False, highlight=False)
+    if len(notes) > 20:
+        console().print(f"note: … and {len(notes) - 20} more", markup=False, highlight=False)
+
+
+def sources_of(target: Path, part: str) -> list[Source]:
+    """Episode files of a target; ``part``: auto (evaluations where there are any), eval, train, all."""
+    from turnpoint.inspector.store import find_sources
+    from turnpoint.records import RecordError
+
+    found = [s for s in find_sources(target) if not s.path.name.endswith(".forks.jsonl") or s.path == target]
+    if part == "auto":
+        part = "eval" if any(s.origin == "eval" for s in found) else "all"
+    chosen = [s for s in found if part == "all" or s.origin in (part, "file")]
+    if not chosen:
+        raise RecordError(f"{target} has no episodes of part '{part}'; use --part all")
+    return chosen
+
+
+class EpisodeStream:
+    """Episodes of many files, one at a time; ``problems`` fills while it is read."""
+
+    def __init__(self, sources: Sequence[Source], progress: Any = None) -> None:
+        self.sources = sources
+        self.problems: list[str] = []
+        self.unreadable = 0
+        self._progress = progress
+
+    def __iter__(self) -> Iterator[Episode]:
+        from turnpoint.records import EpisodeReader
+
+        done = 0
+        for source in self.sources:
+            reader = EpisodeReader(source.path, strict=False)
+            for episode in reader:
+                episode.step = source.step or episode.step
+                done += 1
+                if self._progress is not None and done % 256 == 0:
+                    self._progress(done)
+                yield episode
+            self.unreadable += len(reader.report.problems)
+            self.problems += reader.report.problems[: max(0, 200 - len(self.problems))]
+
+
+def spread(sources: Sequence[Source], most: int) -> list[Episode]:
+    """At most ``most`` episodes from evenly spaced lines over all files; only these lines are parsed."""
+    import json
+
+    from turnpoint.records import episode_from_dict
+
+    count = sum(1 for source in sources for _ in _lines(source.path))
+    every = max(1, -(-count // most))
+    found: list[Episode] = []
+    at = -1
+    for source in sources:
+        for line in _lines(source.path):
+            at += 1
+            if at % every == 0:
+                try:
+                    found.append(episode_from_dict(json.loads(line)))
+                except (ValueError, RecursionError):
+                    continue  # counted when the stream meets it
+    return found
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        for line in file:
+            if line.strip():
+                yield line

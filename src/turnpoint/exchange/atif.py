@@ -1,0 +1,199 @@
+"""ATIF, Harbor's Agent Trajectory Interchange Format: steps of user, agent and system with tool calls and observations.
+
+Token ids and log-probs of agent steps (``metrics``) become those of the turn.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from turnpoint.exchange.lines import Json, episodes, records, write_lines
+from turnpoint.exchange.messages import episode_of, first_number, text_of
+from turnpoint.exchange.report import ExchangeReport
+from turnpoint.records import Episode
+
+VERSION = "ATIF-v1.4"
+_ROLES = {"user": "user", "system": "system", "agent": "assistant"}
+
+
+def matches(record: Json) -> bool:
+    """A schema version of ATIF, or steps with sources."""
+    version, steps = record.get("schema_version"), record.get("steps")
+    if isinstance(version, str) and version.upper().startswith("ATIF"):
+        return True
+    return isinstance(steps, list) and bool(steps) and isinstance(steps[0], dict) and "source" in steps[0]
+
+
+def read(path: Path, report: ExchangeReport) -> Iterator[Episode]:
+    """Episodes of one trajectory file, or of one trajectory a line."""
+    return episodes(
+        _trajectories(path, report), report, lambda where, record: [convert(where, record, report)]
+    )
+
+
+def _trajectories(path: Path, report: ExchangeReport) -> Iterator[tuple[str, Json]]:
+    if path.suffix != ".json":
+        yield from records(path, report)
+        return
+    try:
+        data = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        report.drop("not JSON", path.name)
+        return
+    many = data if isinstance(data, list) else [data]
+    for number, item in enumerate(many, start=1):
+        where = path.name if len(many) == 1 else f"{path.name}:{number}"
+        if isinstance(item, dict):
+            yield where, item
+        else:
+            report.drop("not a JSON object", where)
+
+
+def convert(where: str, record: Json, report: ExchangeReport) -> Episode:
+    """One trajectory. Raises ``ValueError`` if it is none."""
+    steps = record.get("steps")
+    if not isinstance(steps, list):
+        raise ValueError("no steps")
+    messages: list[Json] = []
+    metrics: list[Mapping[str, Any]] = []
+    for number, step in enumerate(steps):
+        role = _ROLES.get(str(step.get("source"))) if isinstance(step, Mapping) else None
+        if role is None:
+            raise ValueError(f"step {number} has no known source")
+        messages.append(
+            {
+                "role": role,
+                "content": text_of(step.get("message"), report),
+                "reasoning_content": step.get("reasoning_content"),
+                "tool_calls": step.get("tool_calls"),
+            }
+        )
+        if role == "assistant":
+            found = step.get("metrics")
+            metrics.append(found if isinstance(found, Mapping) else {})
+        results = _results(step.get("observation"), report)
+        if results:
+            messages.append({"role": "tool", "content": results})
+    extra = record.get("extra")
+    extra = extra if isinstance(extra, dict) else {}
+    own = extra.get("turnpoint")
+    own = own if isinstance(own, dict) else {}
+    final = record.get("final_metrics")
+    final_extra = (
+        final.get("extra") if isinstance(final, Mapping) and isinstance(final.get("extra"), Mapping) else {}
+    )
+    agent = record.get("agent")
+    success = own.get("success", extra.get("success", extra.get("resolved")))
+    episode = episode_of(
+        str(own.get("id") or record.get("session_id") or where),
+        messages,
+        report,
+        env=str(own.get("env") or "atif"),
+        task=str(own["task"]) if own.get("task") else None,
+        kind=str(own.get("type") or ""),
+        reward=first_number((extra.get("reward"), (final_extra or {}).get("reward"))),
+        success=success if isinstance(success, bool) else None,
+        stop=str(own.get("stop") or ""),
+        info={"source": "atif"} | ({"agent": dict(agent)} if isinstance(agent, Mapping) else {}),
+    )
+    for turn, found in zip(episode.turns, metrics, strict=True):
+        ids, logprobs = _ints(found.get("completion_token_ids")), found.get("logprobs")
+        if not ids:
+            continue
+        turn.response_ids, turn.prompt_ids = ids, _ints(found.get("prompt_token_ids"))
+        if isinstance(logprobs, list) and len(logprobs) == len(ids):
+            turn.logprobs = tuple(float(v) for v in logprobs)
+        elif logprobs:
+            report.changed["log-probs of another length than the tokens"] += 1
+    return episode
+
+
+def _results(observation: Any, report: ExchangeReport) -> str:
+    results = observation.get("results") if isinstance(observation, Mapping) else None
+    if not isinstance(results, list):
+        return ""
+    texts = []
+    for result in results:
+        if isinstance(result, Mapping):
+            if result.get("subagent_trajectory_ref"):
+                report.changed["reference to a subagent's trajectory"] += 1
+            texts.append(text_of(result.get("content"), report))
+    return "\n".join(texts)
+
+
+def _ints(value: Any) -> tuple[int, ...]:
+    """Token ids, or nothing."""
+    if isinstance(value, list) and all(type(item) is int for item in value):
+        return tuple(value)
+    return ()
+
+
+def write(found: Iterable[Episode], path: Path, report: ExchangeReport) -> None:
+    """One trajectory as a JSON file, or one a line for several episodes in a ``.jsonl``."""
+    if path.suffix == ".jsonl":
+        write_lines((trajectory(e, report) for e in found if _kept(e, report)), path)
+        return
+    kept = [trajectory(e, report) for e in found if _kept(e, report)]
+    data: Any = kept[0] if len(kept) == 1 else kept
+    path.write_text(json.dumps(data, ensure_ascii=False, indent=1, default=str), encoding="utf-8")
+
+
+def _kept(episode: Episode, report: ExchangeReport) -> bool:
+    if episode.turns:
+        report.episodes += 1
+        return True
+    report.drop("no turns", episode.id)
+    return False
+
+
+def trajectory(episode: Episode, report: ExchangeReport) -> Json:
+    """An episode as an ATIF trajectory."""
+    steps: list[Json] = [
+        {"source": "system", "message": m.content} for m in episode.turns[0].messages if m.role == "system"
+    ]
+    first = episode.turns[0]
+    opening = next((m.content for m in first.messages if m.role == "user"), "") or first.observation.text
+    steps.append({"source": "user", "message": opening})
+    for place, turn in enumerate(episode.turns):
+        step: Json = {"source": "agent", "message": turn.response or turn.executed}
+        if turn.response_ids:
+            step["metrics"] = {
+                "completion_token_ids": list(turn.response_ids),
+                "prompt_token_ids": list(turn.prompt_ids),
+                **({"logprobs": list(turn.logprobs)} if turn.logprobs else {}),
+            }
+        after = (
+            episode.turns[place + 1].observation
+            if place + 1 < len(episode.turns)
+            else episode.final_observation
+        )
+        if after is not None:
+            step["observation"] = {"results": [{"content": after.text}]}
+        steps.append(step)
+    for number, step in enumerate(steps, start=1):
+        step["step_id"] = number
+    task = episode.task
+    return {
+        "schema_version": VERSION,
+        "session_id": episode.id,
+        "agent": {"name": "turnpoint", "version": "1"},
+        "steps": steps,
+        "final_metrics": {"total_steps": len(steps)},
+        "extra": {
+            "reward": episode.total_reward,
+            "turnpoint": {
+                "id": episode.id,
+                "env": task.env,
+                "task": task.id,
+                "type": task.type,
+                "success": episode.success,
+                "stop": episode.stop.value if episode.stop else "",
+            },
+        },
+    }
+
+
+__all__ = ["convert", "matches", "read", "trajectory", "write"]
