@@ -24,6 +24,8 @@ ARGUMENTS = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 Open = Callable[..., "Page"]
+# Milliseconds that a wait may take before it fails: a busy machine needs more than the usual 5 s of `expect`.
+PATIENCE = 60_000
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -39,8 +41,9 @@ def browser() -> Iterator[Browser]:
     path = os.environ.get("TURNPOINT_CHROMIUM") or shutil.which("chromium")
     if path is None:
         pytest.skip("Chromium was not found; set TURNPOINT_CHROMIUM")
+    api.expect.set_options(timeout=PATIENCE)
     with api.sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        made = playwright.chromium.launch(executable_path=path, args=ARGUMENTS, timeout=3 * PATIENCE)
         yield made
         made.close()
 
@@ -54,6 +57,7 @@ def open_page(browser: Browser) -> Iterator[Open]:
         context = browser.new_context(
             viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", **options
         )
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda m: m.type in ("error", "warning") and faults.append(f"console: {m.text}"))

@@ -11,6 +11,8 @@ import pytest
 from inspector.samples import make_episode, make_retry, write_episodes
 from turnpoint.inspector import InspectorServer, LiveRun, plan, write_page
 
+expect = pytest.importorskip("playwright.sync_api", reason="scripts/test-browser.sh runs these").expect
+
 
 @pytest.fixture(scope="module")
 def page_url(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -23,15 +25,27 @@ PARENT = "#e=train1~s1/t0/e0"
 
 
 def ready(page) -> None:
+    """Wait until the list is drawn."""
     page.locator("#list .item canvas").first.wait_for()
+
+
+def settled(page) -> None:
+    """Wait until the open episode is shown with everything that its tab loads."""
+    page.locator("#detail .strip").wait_for()
+    expect(page.locator("#detail[aria-busy]")).to_have_count(0)
+
+
+def line_of(page, turn: int):
+    """The transcript's line of a turn of the open episode itself, not of a branch below it."""
+    return page.locator(f"#detail .tabbody > div > .transcript > details.line[data-turn='{turn}']")
 
 
 def test_first_view_has_a_list_and_an_overview(open_page, shot, page_url: str) -> None:
     page = open_page(page_url)
     ready(page)
-    assert page.inner_text("#count").startswith("280 episodes")
-    assert page.locator(".overview tbody tr").count() == 4
-    assert page.locator("#list .item").count() < 40
+    expect(page.locator("#count")).to_have_text(re.compile("^280 episodes"))
+    expect(page.locator(".overview tbody tr")).to_have_count(4)
+    page.wait_for_function("(n => n > 0 && n < 40)(document.querySelectorAll('#list .item').length)")
     shot(page, "inspect-first")
 
 
@@ -42,14 +56,11 @@ def test_an_episode_is_loaded_from_a_data_file_and_kept_in_the_address(
     page.locator("#list .item").nth(2).click()
     page.locator("#detail .strip .turn").nth(3).click()
     card = page.locator("#detail .card")
-    assert "Observation" in card.inner_text()
-    assert re.search(
-        r"#e=eval0.*&t=3$", page.evaluate("new Promise(r => setTimeout(() => r(location.href), 400))")
-    )
+    expect(card).to_contain_text("Observation", ignore_case=True, use_inner_text=True)
+    expect(page).to_have_url(re.compile(r"#e=eval0.*&t=3$"))
     again = open_page(page.url)
-    again.locator("#detail .card").wait_for()
-    assert again.locator("#detail .card").inner_text() == card.inner_text()
-    assert again.locator(".turn[aria-current]").get_attribute("data-turn") == "3"
+    expect(again.locator("#detail .card")).to_have_text(card.inner_text(), use_inner_text=True)
+    expect(again.locator(".turn[aria-current]")).to_have_attribute("data-turn", "3")
     shot(again, "inspect-turn")
 
 
@@ -57,20 +68,24 @@ def test_filters_live_in_the_address_and_in_the_history(open_page, page_url: str
     page = open_page(page_url)
     page.select_option("select[data-key=end]", "failed")
     page.select_option("select[data-key=mark]", "pivot")
-    failed = page.inner_text("#count")
-    assert failed != "280 episodes"
-    assert "0 % of" in failed
+    count = page.locator("#count")
+    expect(count).to_have_text(re.compile(r", 0 % of"))
+    expect(page).to_have_url(re.compile("end=failed&mark=pivot$"))
+    failed = count.inner_text()
+    assert not failed.startswith("280 episodes")
     again = open_page(page.url)
-    assert again.inner_text("#count") == failed
+    expect(again.locator("#count")).to_have_text(failed)
     page.go_back()
-    page.wait_for_function("document.querySelector('select[data-key=mark]').value === ''")
+    expect(page.locator("select[data-key=mark]")).to_have_value("")
     page.locator("#clear").click()
-    assert page.inner_text("#count").startswith("280 episodes")
+    expect(count).to_have_text(re.compile("^280 episodes"))
     page.fill("#q", "mug cellar")
-    page.wait_for_function("!document.getElementById('count').textContent.startsWith('280')")
-    names = page.locator("#list .name").all_inner_texts()
-    assert names
-    assert all("mug" in name and "cellar" in name for name in names)
+    page.wait_for_function(
+        """() => {
+          const names = [...document.querySelectorAll('#list .name')].map((name) => name.textContent);
+          return names.length > 0 && names.every((name) => name.includes('mug') && name.includes('cellar'));
+        }"""
+    )
 
 
 def test_everything_by_keyboard(open_page, page_url: str) -> None:
@@ -78,31 +93,35 @@ def test_everything_by_keyboard(open_page, page_url: str) -> None:
     ready(page)
     page.keyboard.press("j")
     page.keyboard.press("j")
-    page.locator("#detail .strip").wait_for()
-    second = page.locator("#list .item[aria-selected=true] .name").inner_text()
-    assert second == page.locator("#list .item .name").nth(1).inner_text()
+    expect(page.locator("#list .item[aria-selected=true]")).to_have_attribute("aria-posinset", "2")
+    settled(page)
     page.keyboard.press("l")
     page.keyboard.press("ArrowRight")
     page.locator(".turn[aria-current][data-turn='1']").wait_for()
+    line = line_of(page, 1)
+    expect(line).to_have_attribute("open", "")
+    expect(line.locator("> summary")).to_be_focused()
     page.keyboard.press("Enter")
-    page.wait_for_function("!document.querySelector('#detail details.line[data-turn=\"1\"]').open")
+    expect(line).not_to_have_attribute("open", "")
     page.keyboard.press("c")
-    assert "colour=" in page.url
+    expect(page).to_have_url(re.compile("colour="))
     page.keyboard.press("/")
+    expect(page.locator("#q")).to_be_focused()
     page.keyboard.type("lamp?")
+    expect(page.locator("#q")).to_have_value("lamp?")
     page.keyboard.press("Escape")
-    assert page.evaluate("document.activeElement.id") != "q"
+    expect(page.locator("#q")).not_to_be_focused()
     page.keyboard.press("Escape")
     page.locator(".overview").wait_for()
     page.keyboard.press("?")
-    assert page.locator("dialog[open]").inner_text().count("episode") >= 1
+    expect(page.locator("dialog[open]")).to_contain_text("episode", use_inner_text=True)
     page.keyboard.press("Escape")
-    assert page.locator("dialog[open]").count() == 0
+    expect(page.locator("dialog[open]")).to_have_count(0)
 
 
 def test_marked_turns_are_a_key_away(open_page, page_url: str) -> None:
     page = open_page(page_url + PARENT)
-    page.locator("#detail .strip").wait_for()
+    settled(page)
     marked = [int(t) for t in page.eval_on_selector_all(".turn:has(.m)", "e => e.map(x => x.dataset.turn)")]
     for turn in marked[:2]:
         page.keyboard.press("n")
@@ -113,30 +132,34 @@ def test_marked_turns_are_a_key_away(open_page, page_url: str) -> None:
 
 def test_a_click_on_a_turn_opens_and_closes_it(open_page, page_url: str) -> None:
     page = open_page(page_url + PARENT)
-    line = page.locator("#detail details.line[data-turn='2']").first
+    settled(page)
+    line = line_of(page, 2)
     line.locator("> summary").click()
     line.locator(".card").wait_for()
-    assert line.get_attribute("open") is not None
+    expect(line).to_have_attribute("open", "")
     line.locator("> summary").click()
-    page.wait_for_function("!document.querySelector('#detail details.line[data-turn=\"2\"]').open")
+    expect(line).not_to_have_attribute("open", "")
+    expect(line.locator(".card")).to_be_hidden()
 
 
 def test_a_group_is_aligned_and_leads_to_its_members(open_page, shot, page_url: str) -> None:
     page = open_page(page_url + PARENT + "&tab=group")
     rows = page.locator(".group .grow:not(.head)")
     rows.first.wait_for()
+    settled(page)
     labels = page.locator(".group .glabel").all_inner_texts()
     assert sum("s1/t0/e" in label for label in labels) == rows.count()
     branch = page.locator(".grow", has_text="recovery").first
     before = branch.locator(".before").count()
     assert before > 0
     cells = branch.locator(".gcell:not(.before)")
-    assert cells.count() == 2
-    assert "parting" in (cells.first.get_attribute("class") or "")
+    expect(cells).to_have_count(2)
+    expect(cells.first).to_contain_class("parting")
     shot(page, "inspect-group")
     cells.first.click()
     page.locator("#detail .card").wait_for()
-    assert "recovery" in page.inner_text("#detail .head")
+    expect(page.locator("#detail .head")).to_contain_text("recovery", use_inner_text=True)
+    settled(page)
     page.get_by_role("button", name="branched off after turn").click()
     page.wait_for_function("location.hash.includes('e0') && !location.hash.includes('recovery')")
 
@@ -144,13 +167,14 @@ def test_a_group_is_aligned_and_leads_to_its_members(open_page, shot, page_url: 
 def test_original_and_branch_stand_side_by_side(open_page, shot, page_url: str) -> None:
     page = open_page(page_url + PARENT + "&tab=sides")
     page.locator(".pair").first.wait_for()
+    settled(page)
     common = page.locator(".pair").first.locator(".versus").first
-    assert "both share it" in common.inner_text()
+    expect(common).to_contain_text("both share it", use_inner_text=True)
     versus = page.locator(".pair").first.locator(".versus").nth(1)
-    left, right = (versus.locator(".side").nth(i).bounding_box() for i in (0, 1))
+    expect(versus).to_contain_text("hint:", use_inner_text=True)
+    left, right = versus.locator(".side").evaluate_all("sides => sides.map((s) => s.getBoundingClientRect())")
     assert left["y"] == right["y"]
     assert left["x"] + left["width"] <= right["x"]
-    assert "hint:" in versus.inner_text()
     shot(page, "inspect-sides")
 
 
@@ -158,10 +182,10 @@ def test_the_prompt_is_shown_as_the_model_saw_it(open_page, page_url: str) -> No
     page = open_page(page_url + PARENT + "&t=2")
     page.get_by_text("Prompt as the model saw it").click()
     page.locator(".prompt details details summary").first.click()
-    text = page.locator(".prompt").first.inner_text()
-    assert "You are in a household" in text
-    assert "tokens" in text
-    assert page.locator(".prompt .message").count() == 7
+    prompt = page.locator(".prompt").first
+    expect(prompt).to_contain_text("You are in a household", use_inner_text=True)
+    expect(prompt).to_contain_text("tokens", use_inner_text=True)
+    expect(page.locator(".prompt .message")).to_have_count(7)
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -169,35 +193,38 @@ def test_a_narrow_screen_shows_one_thing_at_a_time(open_page, shot, page_url: st
     page = open_page(page_url, width=400, height=800, dark=dark)
     shot(page, f"inspect-narrow-list-{'dark' if dark else 'light'}")
     page.locator("#list .item").nth(1).click()
-    page.locator("#detail .strip").wait_for()
-    assert not page.locator("#list").is_visible()
-    for tab in ("Group", "Turns"):
-        if page.get_by_role("tab", name=tab).count():
-            page.get_by_role("tab", name=tab).first.click()
+    settled(page)
+    expect(page.locator("#list")).to_be_hidden()
+    for name in page.get_by_role("tab").all_inner_texts():
+        tab = page.get_by_role("tab", name=name)
+        tab.click()
+        expect(tab).to_have_attribute("aria-selected", "true")
+        settled(page)
     page.locator("#detail .strip .turn").nth(1).click()
     page.locator("#detail .card").wait_for()
+    settled(page)
     assert page.evaluate("document.documentElement.scrollWidth") == 400
     assert page.evaluate("document.getElementById('detail').scrollWidth") <= 400
     shot(page, f"inspect-narrow-turn-{'dark' if dark else 'light'}")
     page.locator("#after").click()
     page.locator("#back").click()
-    assert page.locator("#list").is_visible()
+    expect(page.locator("#list")).to_be_visible()
 
 
 def test_the_theme_can_be_chosen_and_is_remembered(open_page, page_url: str) -> None:
     page = open_page(page_url)
-    background = "getComputedStyle(document.body).backgroundColor"
-    light = page.evaluate(background)
+    body = page.locator("body")
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.locator("#theme").click()
-    dark = page.evaluate(background)
-    assert light != dark
+    expect(body).not_to_have_css("background-color", light)
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.reload()
-    assert page.evaluate(background) == dark
+    expect(body).to_have_css("background-color", dark)
 
 
 def test_every_control_has_a_name(open_page, page_url: str) -> None:
     page = open_page(page_url + PARENT)
-    page.locator("#detail .strip").wait_for()
+    settled(page)
     nameless = page.evaluate(
         "[...document.querySelectorAll('button, select, input')].filter(e => e.offsetParent && "
         "!(e.textContent.trim() || e.getAttribute('aria-label'))).map(e => e.outerHTML)"
@@ -211,8 +238,9 @@ def test_a_missing_data_file_is_said(browser, page_url: str, tmp_path: Path) -> 
     page = browser.new_page()
     page.goto(alone.as_uri())
     page.locator("#list .item").first.click()
-    page.locator("#detail .warn").wait_for()
-    assert "the folder of data files belongs beside this page" in page.inner_text("#detail .warn")
+    warning = "the folder of data files belongs beside this page"
+    expect(page.locator("#detail .warn")).to_contain_text(warning, use_inner_text=True)
+    expect(page.locator("#detail[aria-busy]")).to_have_count(0)
     page.close()
 
 
@@ -220,16 +248,14 @@ def test_the_same_id_twice_is_two_episodes(open_page, rng, tmp_path: Path) -> No
     source = tmp_path / "e.jsonl"
     write_episodes(source, [make_episode(rng, "same", task=t, turns=4) for t in (0, 1)])
     page = open_page(write_page(plan(source), tmp_path / "p.html").page.as_uri())
-    titles = []
-    for at in (0, 1):
-        page.locator("#list .item").nth(at).click()
-        page.wait_for_function(
-            f"document.querySelectorAll('.item')[{at}].getAttribute('aria-selected') === 'true'"
-        )
-        page.locator("#detail .task").wait_for()
-        page.wait_for_function("!document.getElementById('detail').hasAttribute('aria-busy')")
-        titles.append(page.inner_text("#detail .task"))
-    assert titles[0] != titles[1]
+    task = page.locator("#detail .task")
+    page.locator("#list .item").nth(0).click()
+    expect(page.locator(".item[aria-selected=true]")).to_have_attribute("aria-posinset", "1")
+    settled(page)
+    first = task.inner_text()
+    page.locator("#list .item").nth(1).click()
+    expect(page.locator(".item[aria-selected=true]")).to_have_attribute("aria-posinset", "2")
+    expect(task).not_to_have_text(first)
 
 
 def test_attempts_of_a_chain_lead_to_one_another(open_page, shot, rng, tmp_path: Path) -> None:
@@ -239,14 +265,15 @@ def test_attempts_of_a_chain_lead_to_one_another(open_page, shot, rng, tmp_path:
     page = open_page(write_page(plan(source), tmp_path / "p.html").page.as_uri())
     page.locator("#list .item").first.click()
     page.locator(".strip .turn.reused").nth(2).wait_for()
-    assert page.locator(".strip .m.retry").count() == 1
-    assert "Look into the box." in page.inner_text("#detail")
+    expect(page.locator(".strip .m.retry")).to_have_count(1)
+    expect(page.locator("#detail")).to_contain_text("Look into the box.", use_inner_text=True)
+    settled(page)
     shot(page, "inspect-retry")
     page.get_by_role("button", name="attempt 0").click()
     page.get_by_text("turn 3 named as the first wrong one").click()
-    assert "Turn 3 was wrong." in page.locator(".reflection").inner_text()
+    expect(page.locator(".reflection")).to_contain_text("Turn 3 was wrong.", use_inner_text=True)
     page.get_by_role("tab", name="Branches side by side").click()
-    assert "attempt 1" in page.locator(".versus").nth(1).inner_text()
+    expect(page.locator(".versus").nth(1)).to_contain_text("attempt 1", use_inner_text=True)
 
 
 def test_hostile_text_is_only_text(open_page, rng, tmp_path: Path) -> None:
@@ -262,11 +289,12 @@ def test_hostile_text_is_only_text(open_page, rng, tmp_path: Path) -> None:
     page.locator("#list .item").first.click()
     page.locator("#detail .strip .turn").first.click()
     page.get_by_text("Prompt as the model saw it").click()
-    page.wait_for_timeout(200)
-    assert (
-        page.locator("#detail .card").inner_text().count("<img src=x onerror=alert(1)>⟨U+202E⟩<style>") >= 4
+    page.wait_for_function(
+        "text => document.querySelector('#detail .card').innerText.split(text).length > 4",
+        arg="<img src=x onerror=alert(1)>⟨U+202E⟩<style>",
     )
-    assert page.locator("img, #detail style").count() == 0
+    page.wait_for_timeout(200)  # time for an injected handler to fire; the fixture fails on any dialog
+    expect(page.locator("img, #detail style")).to_have_count(0)
 
 
 @pytest.fixture
@@ -281,7 +309,7 @@ def server(run_folder: Path) -> Iterator[InspectorServer]:
 
 def test_the_served_page_loads_episodes_on_demand(open_page, server: InspectorServer) -> None:
     page = open_page(server.url + PARENT)
-    page.locator("#detail .strip").wait_for()
+    settled(page)
     asked = page.evaluate("performance.getEntriesByType('resource').map(e => e.name)")
     assert 1 <= len(asked) <= 3
     assert all(name.startswith(server.url + "data/") for name in asked)

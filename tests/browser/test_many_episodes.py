@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -11,7 +11,9 @@ import pytest
 from inspector.samples import write_many
 from turnpoint.inspector import plan, write_page
 
+expect = pytest.importorskip("playwright.sync_api", reason="scripts/test-browser.sh runs these").expect
 COUNT = 10_000
+TRIES = 6
 
 
 @pytest.fixture(scope="module")
@@ -38,71 +40,88 @@ def thread_seconds(page) -> Iterator[Callable[[], float]]:
     session.detach()
 
 
+def best(measure: Callable[[], float], target: float) -> float:
+    """The least of several measurements: other work on the machine only ever adds. Ends once the target is met."""
+    figures: list[float] = []
+    while len(figures) < TRIES and min(figures, default=target) >= target:
+        figures.append(measure())
+    return min(figures)
+
+
 def test_first_view_under_two_seconds(open_page, many: str) -> None:
-    page = open_page("about:blank")
-    used, clock = [], []
-    for _ in range(3):
+    page = open_page(
+        many
+    )  # the page's process stays the same from here on, so that its clock can be read twice
+    ready = page.locator("#list .item canvas").first
+    ready.wait_for()
+
+    def view() -> float:
         with thread_seconds(page) as read:
-            before, began = read(), time.perf_counter()
-            page.goto(many)
-            page.locator("#list .item canvas").first.wait_for()
-            clock.append(time.perf_counter() - began)
-            used.append(read() - before)
-    print(
-        f"first view of {COUNT:,} episodes: {min(used):.2f} s of processor time, {min(clock):.2f} s by the clock"
-    )
-    assert min(used) < 2.0
+            before = read()
+            page.reload()
+            ready.wait_for()
+            return read() - before
+
+    used = best(view, target=2.0)
+    assert 0 < used < 2.0, f"the first view of {COUNT:,} episodes takes {used:.2f} s of processor time"
 
 
-@pytest.mark.parametrize(("pixels", "budget"), [(250, 0.016), (9000, 0.033)])
-def test_scrolling_keeps_few_rows_and_short_frames(open_page, many: str, pixels: int, budget: float) -> None:
+@pytest.mark.parametrize(("pixels", "target"), [(250, 0.016), (9000, 0.033)])
+def test_scrolling_keeps_few_rows_and_short_frames(open_page, many: str, pixels: int, target: float) -> None:
     page = open_page(many)
     page.locator("#list .item canvas").first.wait_for()
-    frames = 50
-    with thread_seconds(page) as read:
-        before = read()
-        rows = page.evaluate(
-            """async ([frames, pixels]) => {
-              const list = document.getElementById('list');
-              let most = 0;
-              for (let i = 0; i < frames; i++) {
-                list.scrollTop += pixels;
-                await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
-                most = Math.max(most, document.querySelectorAll('#list .item').length);
-              }
-              return most;
-            }""",
-            [frames, pixels],
-        )
-        each = (read() - before) / frames
-    print(
-        f"scrolling by {pixels} pixels: {1000 * each:.1f} ms of processor time for a frame, at most {rows} rows"
+    frames, most_rows = 50, []
+
+    def scroll() -> float:
+        with thread_seconds(page) as read:
+            before = read()
+            rows = page.evaluate(
+                """async ([frames, pixels]) => {
+                  const list = document.getElementById('list');
+                  list.scrollTop = 0;
+                  let most = 0;
+                  for (let i = 0; i < frames; i++) {
+                    list.scrollTop += pixels;
+                    await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+                    most = Math.max(most, document.querySelectorAll('#list .item').length);
+                  }
+                  return most;
+                }""",
+                [frames, pixels],
+            )
+            most_rows.append(rows)
+            return (read() - before) / frames
+
+    each = best(scroll, target)
+    assert 0 < max(most_rows) < 60
+    assert each < target, (
+        f"a frame that scrolls by {pixels} pixels takes {1000 * each:.1f} ms of processor time"
     )
-    assert rows < 60
-    assert each < budget
 
 
 def test_the_last_episode_can_be_opened(open_page, shot, many: str) -> None:
     page = open_page(many)
     page.locator("#list .item").first.wait_for()
-    began = time.perf_counter()
     page.keyboard.press("End")
     page.locator("#detail .strip").wait_for()
-    print(f"opening the last episode: {time.perf_counter() - began:.2f} s")
-    assert page.locator("#list .item[aria-selected=true]").get_attribute("aria-posinset") == str(COUNT)
+    selected = page.locator("#list .item[aria-selected=true]")
+    expect(selected).to_have_attribute("aria-posinset", str(COUNT))
     shot(page, "inspect-many")
 
 
 def test_filtering_is_quick(open_page, many: str) -> None:
     page = open_page(many)
     page.locator("#list .item").first.wait_for()
-    milliseconds = page.evaluate(
-        """() => {
-          const began = performance.now();
-          TP.set({ q: 'cellar', end: 'failed' });
-          return performance.now() - began;
-        }"""
-    )
-    assert not page.inner_text("#count").startswith("10,000")
-    print(f"filtering: {milliseconds:.0f} ms")
-    assert milliseconds < 1000
+
+    def filter_() -> float:
+        page.evaluate("TP.set({ q: '', end: '' })")
+        expect(page.locator("#count")).to_have_text(re.compile("^10,000"))
+        with thread_seconds(page) as read:
+            before = read()
+            page.evaluate("TP.set({ q: 'cellar', end: 'failed' })")
+            used = read() - before
+        expect(page.locator("#count")).not_to_have_text(re.compile("^10,000"))
+        return used
+
+    used = best(filter_, target=1.0)
+    assert 0 < used < 1.0, f"filtering takes {used:.2f} s of processor time"

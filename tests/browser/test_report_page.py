@@ -8,6 +8,8 @@ import pytest
 from inspector.samples import make_episode, write_episodes, write_run
 from turnpoint.inspector import write_run_report
 
+expect = pytest.importorskip("playwright.sync_api", reason="scripts/test-browser.sh runs these").expect
+
 
 @pytest.fixture(scope="module")
 def report(run_folder: Path) -> str:
@@ -16,18 +18,22 @@ def report(run_folder: Path) -> str:
 
 def test_it_opens_and_an_episode_can_be_read(open_page, shot, report: str) -> None:
     page = open_page(report)
-    assert page.locator("details.row").count() == 100
-    assert page.locator("figure.chart").count() == 8
+    expect(page.locator("details.row")).to_have_count(100)
+    expect(page.locator("figure.chart")).to_have_count(8)
     shot(page, "report-top")
-    page.get_by_role("button", name="⤷ with a recovery").click()
+    chip = page.get_by_role("button", name="⤷ with a recovery")
+    chip.click()
+    expect(chip).to_have_attribute("aria-pressed", "true")
     row = page.locator("details.row").first
     row.locator("> summary").click()
     row.locator(".strip .turn").nth(1).click()
     card = row.locator(".card").first
-    assert "You see a" in card.inner_text()
-    assert row.locator(".branchbox").count() >= 1
-    card.get_by_role("button", name="preventive").click()
-    assert card.locator(".token.up, .token.down").count() > 5
+    expect(card).to_contain_text("You see a", use_inner_text=True)
+    expect(row.locator(".branchbox").first).to_be_visible()
+    signal = card.get_by_role("button", name="preventive")
+    signal.click()
+    expect(signal).to_have_attribute("aria-pressed", "true")
+    expect(card.locator(".token.up, .token.down").nth(5)).to_be_visible()
     shot(page, "report-episode")
 
 
@@ -38,6 +44,7 @@ def test_the_keyboard_reaches_a_turn(open_page, report: str) -> None:
     page.locator("details.row .strip .turn").first.wait_for()
     for _ in range(3):
         page.keyboard.press("Tab")
+    expect(page.locator("details.row .strip .turn:focus")).to_have_count(1)
     page.keyboard.press("Enter")
     page.locator("details.row .card").first.wait_for()
 
@@ -47,6 +54,7 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(open_page, shot, report: st
     page = open_page(report, width=400, height=800, dark=dark)
     page.locator("details.row > summary").nth(45).click()
     page.locator("details.row[open] .strip .turn").first.click()
+    page.locator("details.row[open] .card").first.wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") == 400
     shot(page, f"report-narrow-{'dark' if dark else 'light'}")
 
@@ -60,8 +68,8 @@ def test_dark_and_light_differ(open_page, report: str) -> None:
 
 def test_figures_are_there_without_scripts(open_page, report: str) -> None:
     page = open_page(report, java_script_enabled=False)
-    assert page.locator("figure.chart").count() == 8
-    assert "95 % interval" in page.locator("#outcome").inner_text()
+    expect(page.locator("figure.chart")).to_have_count(8)
+    expect(page.locator("#outcome")).to_contain_text("95 % interval", use_inner_text=True)
 
 
 def test_hostile_text_is_only_text(open_page, tmp_path: Path) -> None:
@@ -79,6 +87,9 @@ def test_hostile_text_is_only_text(open_page, tmp_path: Path) -> None:
     page = open_page(write_run_report(folder).as_uri())
     page.locator("details.row > summary").first.click()
     page.locator(".strip .turn").first.click()
-    assert page.locator("details.row .card").first.inner_text().count("<img src=x onerror=alert(2)>") >= 4
-    assert page.locator("img, a, script[src]").count() == 0
+    page.wait_for_function(
+        "text => (document.querySelector('details.row .card')?.innerText ?? '').split(text).length > 4",
+        arg="<img src=x onerror=alert(2)>",
+    )
     page.wait_for_timeout(200)  # time for an injected handler to fire; the fixture fails on any dialog
+    expect(page.locator("img, a, script[src]")).to_have_count(0)

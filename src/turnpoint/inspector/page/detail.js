@@ -20,6 +20,7 @@
     const entry = TP.openEntry;
     const ticket = ++serial;
     if (!entry) {
+      box.removeAttribute('aria-busy');
       box.replaceChildren(TP.overview());
       return;
     }
@@ -28,7 +29,9 @@
     try {
       detail = await TP.detail(entry);
     } catch (error) {
-      if (ticket === serial) box.replaceChildren(failed(error));
+      if (ticket !== serial) return;
+      box.removeAttribute('aria-busy');
+      box.replaceChildren(failed(error));
       return;
     }
     if (ticket !== serial) return;
