@@ -57,7 +57,7 @@ def test_pairs_are_compared_mistake_by_mistake() -> None:
     names = [mistake(n) for n in "abc"]
     base = recovery_report(names, [[outcome(False)], [outcome(True)], [outcome(True)]])
     other = recovery_report(names, [[outcome(True)], [outcome(False)], [outcome(True)]])
-    assert paired(base, other) == {"improved": 1, "worse": 1, "same": 1}
+    assert paired(base, other) == {"improved": 1, "worse": 1, "same": 1, "unpaired": 0}
 
 
 def test_replays_keep_the_mistake_and_the_rest_of_the_budget() -> None:

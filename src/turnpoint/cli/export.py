@@ -32,7 +32,9 @@ def export(
     with user_faults(), opened(target, form) as (path, imported):
         from turnpoint.exchange import ExchangeReport, write_foreign
 
-        name = to or {".parquet": "parquet", ".eval": "inspect", ".json": "atif"}.get(out.suffix)
+        name = to or {".parquet": "parquet", ".eval": "inspect", ".json": "atif", ".jsonl": "turnpoint"}.get(
+            out.suffix
+        )
         if name is None:
             fail(f"the ending of {out.name} names no format; say it with --to")
         report = ExchangeReport()

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from turnpoint.cli.common import fail, print_json, user_faults
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from turnpoint.pivots.recovery import Mistake
+    from turnpoint.training.run import Run
 
 
 def recover(
@@ -23,52 +30,119 @@ def recover(
     initial: Annotated[
         bool, typer.Option(help="Play with the initial weights, not with a checkpoint.")
     ] = False,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare with this too: 'initial', a checkpoint folder, or the --json of another call."
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the replays to this JSONL file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """How often a policy still solves the task after a recorded mistake.
+    """How often, how soon and how directly a policy still solves the task after a recorded mistake.
 
-    Example: turnpoint recover runs/quickstart runs/quickstart/eval/step_000000.jsonl --replays 8
+    Example: turnpoint recover runs/quickstart runs/quickstart/eval/step_000000.jsonl --against initial
     """
     from turnpoint.training.settings import load_run_config
 
     with user_faults():
-        from turnpoint.pivots.recovery import first_mistakes, recovery_report, replay_mistakes
-        from turnpoint.records import Episode, read_episodes
-        from turnpoint.training.evaluate import eval_rollouts
-        from turnpoint.training.loop import Trainer
+        from turnpoint.pivots.recovery import first_mistakes, paired_shares
+        from turnpoint.records import read_episodes
         from turnpoint.training.run import build_run
-        from turnpoint.training.view import View
 
+        base = _read_report(Path(against)) if against and Path(against).is_file() else None
         config = load_run_config(run_folder / "config.yaml", overrides or [])
         found = first_mistakes(read_episodes(mistakes))[:limit]
         if not found:
             fail(f"{mistakes} holds no failed episode with an oracle pivot; evaluate with eval.measure=true")
         run = build_run(config, run_folder, training=False)
+        if against and base is None:  # first: the initial weights are only there before a checkpoint is read
+            if against != "initial":
+                _load(run, Path(against))
+            elif initial:
+                fail("--initial and --against initial play the same weights; leave one of them out")
+            base = _replayed(run, found, replays, None)
         if not initial:
-            Trainer(run, View()).resume(checkpoint)
-        rollouts = eval_rollouts(run, config.eval, prefix="recover")
-
-        async def replay() -> list[list[Episode]]:
-            try:
-                return await replay_mistakes(rollouts, found, replays)
-            finally:
-                await rollouts.close()
-
-        replayed = asyncio.run(replay())
-        report = recovery_report(found, replayed)
+            _load(run, checkpoint)
+        report = _replayed(run, found, replays, out)
+        if base is not None:
+            shares = base["per_mistake"], report["per_mistake"]
+            report = {**report, "against": base, "paired": paired_shares(*shares)}
     if as_json:
-        print_json(report.as_dict())
+        print_json(report)
         return
+    show_recovery(report)
+
+
+def _read_report(path: Path) -> dict[str, Any]:
+    """The JSON of an earlier call."""
+    from turnpoint.config import ConfigError
+
+    try:
+        report = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ConfigError(f"{path} is not the JSON of turnpoint recover: {error}") from error
+    if not isinstance(report, dict) or not isinstance(report.get("per_mistake"), dict):
+        raise ConfigError(f"{path} is not the JSON of turnpoint recover: it has no 'per_mistake'")
+    return report
+
+
+def _load(run: Run, checkpoint: Path | None) -> None:
+    from turnpoint.training.loop import Trainer
+    from turnpoint.training.view import View
+
+    Trainer(run, View()).resume(checkpoint)
+
+
+def _replayed(run: Run, found: Sequence[Mistake], replays: int, out: Path | None) -> dict[str, Any]:
+    """Replays with the present weights; equal random streams whichever these are, so that reports are paired."""
+    from turnpoint.pivots.recovery import recovery_report, replay_mistakes
+    from turnpoint.records import Episode, EpisodeWriter
+    from turnpoint.training.evaluate import eval_rollouts
+
+    rollouts = eval_rollouts(run, run.config.eval, prefix="recover")
+
+    async def replay() -> list[list[Episode]]:
+        try:
+            return await replay_mistakes(rollouts, found, replays)
+        finally:
+            await rollouts.close()
+
+    played = asyncio.run(replay())
+    if out is not None:
+        with EpisodeWriter(out) as writer:
+            for episode in (one for several in played for one in several):
+                writer.write(episode)
+    return recovery_report(found, played).as_dict()
+
+
+def show_recovery(report: dict[str, Any]) -> None:
+    """The report in words."""
     from turnpoint.training.outcome import interval_text
 
-    typer.echo(
-        f"recovered {interval_text(report.rate.as_dict())} over {report.rate.n} mistakes x {replays} replays"
-    )
-    for n in range(5, len(report.within), 5):
-        typer.echo(f"  within {n} turns: {100 * report.within[n]:.1f}%")
-    if report.turns is not None and report.optimal is not None:
+    base = report.get("against")
+    typer.echo(f"recovered {interval_text(report['rate'])} of {report['mistakes']} mistakes")
+    if base:
+        typer.echo(f"against   {interval_text(base['rate'])} of {base['mistakes']} mistakes")
+        pairs = report["paired"]
         typer.echo(
-            f"turns of recovered continuations: {report.turns.mean:.1f} (shortest possible {report.optimal:.1f})"
+            f"mistakes improved / worse / same: {pairs['improved']} / {pairs['worse']} / {pairs['same']}"
+            + (f" ({pairs['unpaired']} that only one of them played)" if pairs["unpaired"] else "")
         )
-    for reason, count in report.excluded.items():
+    for n in range(5, len(report["within"]), 5):
+        before = "" if not base else f" (against {100 * _within(base['within'], n):.1f}%)"
+        typer.echo(f"  within {n} turns: {100 * report['within'][n]:.1f}%{before}")
+    turns, optimal, efficiency = report["turns"], report["optimal"], report["efficiency"]
+    if turns is not None:
+        shortest = "" if optimal is None else f" (shortest possible {optimal:.1f})"
+        typer.echo(
+            f"turns of recovered continuations: {turns['mean']:.1f} [{turns['low']:.1f}, {turns['high']:.1f}]{shortest}"
+        )
+    if efficiency is not None:
+        typer.echo(f"shortest over taken turns: {interval_text(efficiency)}")
+    for reason, count in report["excluded"].items():
         typer.echo(f"replays without an outcome, {reason}: {count}")
+
+
+def _within(curve: list[float], n: int) -> float:
+    return curve[min(n, len(curve) - 1)] if curve else 0.0

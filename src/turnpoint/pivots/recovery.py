@@ -7,7 +7,7 @@ environment and verified; the policy goes on alone for the rest of the turn budg
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,8 @@ class RecoveryReport:
     """Turns of the recovered continuations, the interval resampling mistakes; None if nothing was recovered."""
     optimal: float | None
     """Mean oracle distance after the mistakes, over the same continuations."""
+    efficiency: Interval | None = None
+    """Turns that were needed over turns that were taken by recovered continuations: 1 = as short as possible."""
     per_mistake: dict[str, float] = field(default_factory=dict)
     """Share of replays recovered, by episode and turn of the mistake."""
     excluded: dict[str, int] = field(default_factory=dict)
@@ -53,6 +55,7 @@ class RecoveryReport:
             "within": self.within,
             "turns": self.turns.as_dict() if self.turns else None,
             "optimal": self.optimal,
+            "efficiency": self.efficiency.as_dict() if self.efficiency else None,
             "mistakes": len(self.per_mistake),
             "per_mistake": self.per_mistake,
             "excluded": self.excluded,
@@ -99,6 +102,7 @@ def recovery_report(mistakes: Sequence[Mistake], replays: Sequence[Sequence[Epis
     excluded: dict[str, int] = {}
     recovered: dict[str, list[int | None]] = {}
     optimal: list[int] = []
+    shorter: list[tuple[str, float]] = []
     for mistake, episodes in zip(mistakes, replays, strict=True):
         name = f"{mistake.episode.id}#{mistake.turn}"
         for episode in episodes:
@@ -108,6 +112,7 @@ def recovery_report(mistakes: Sequence[Mistake], replays: Sequence[Sequence[Epis
             recovered.setdefault(name, []).append(len(episode.new_turns) if episode.success else None)
             if episode.success and mistake.remaining is not None:
                 optimal.append(mistake.remaining)
+                shorter.append((name, mistake.remaining / max(1, len(episode.new_turns))))
     if not recovered:
         raise RecordError(
             f"no replay has an outcome, so there is no recovery rate; stop reasons: {excluded}; allow more time "
@@ -126,6 +131,9 @@ def recovery_report(mistakes: Sequence[Mistake], replays: Sequence[Sequence[Epis
         if lengths
         else None,
         optimal=float(np.mean(optimal)) if optimal else None,
+        efficiency=bootstrap_interval([v for _, v in shorter], units=[name for name, _ in shorter])
+        if shorter
+        else None,
         per_mistake=shares,
         excluded=excluded,
     )
@@ -138,10 +146,16 @@ def _share_within(found: Sequence[int | None], most: int) -> float:
 
 def paired(base: RecoveryReport, other: RecoveryReport) -> dict[str, int]:
     """Mistakes on which ``other`` recovers more often, less often, or equally often than ``base``."""
-    common = base.per_mistake.keys() & other.per_mistake.keys()
-    gains = [other.per_mistake[name] - base.per_mistake[name] for name in common]
+    return paired_shares(base.per_mistake, other.per_mistake)
+
+
+def paired_shares(base: Mapping[str, float], other: Mapping[str, float]) -> dict[str, int]:
+    """``paired`` from the shares recovered, by mistake; ``unpaired`` counts mistakes that only one of them has."""
+    common = base.keys() & other.keys()
+    gains = [other[name] - base[name] for name in common]
     return {
         "improved": sum(gain > 0 for gain in gains),
         "worse": sum(gain < 0 for gain in gains),
         "same": sum(gain == 0 for gain in gains),
+        "unpaired": len(base.keys() ^ other.keys()),
     }
