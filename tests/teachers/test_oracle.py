@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnpoint.config import ConfigError
+from turnpoint.envs.sokoban.settings import SokobanSettings
 from turnpoint.prompts.report import Report
 from turnpoint.records import Episode, Task
 from turnpoint.teachers import Situation, TeacherError, TeacherFailure, teacher_registry
@@ -75,6 +76,31 @@ def test_ineffective_action_is_a_mistake_and_its_text_stays_out_of_the_lesson() 
     assert report is not None
     assert report.candidates[0].action == LAMP
     assert report.lesson == f"Do {LAMP}."
+
+
+SOKOBAN = SokobanSettings(train_tasks=4, valid_tasks=1).build()
+
+
+@given(st.integers(0, 3), st.lists(st.sampled_from(["", " ", "  "]), min_size=2, max_size=2), st.booleans())
+def test_another_spelling_of_a_best_action_is_no_mistake(task: int, gaps: list[str], upper: bool) -> None:
+    env = SOKOBAN.make()
+    chosen = SOKOBAN.tasks("train")[task]
+    env.reset(chosen)
+    best = env.best_actions()
+    spelt = [f"{gaps[0]},{gaps[1]}".join(action.split(", ")) for action in best]
+    other = next(a for a in ("up", "down", "left", "right", "up, up") if a not in best)
+    asked = OracleTeacher(SOKOBAN, OracleTeacherSettings())
+    for action in spelt:
+        episode = play_actions(SOKOBAN.make(), chosen, [action.upper() if upper else action])
+        assert analyse(asked, episode) is None
+    assert named(analyse(asked, play_actions(SOKOBAN.make(), chosen, [other]))) == [(0, best[0])]
+
+
+def test_a_spelling_that_the_environment_refuses_is_a_mistake() -> None:
+    """The corridor takes commands to the letter."""
+    episode = play_actions(toy_suite().make(), corridor(chest=1, key=0, start=0), [LAMP.upper()])
+    assert not episode.turns[0].effective
+    assert named(analyse(teacher(), episode)) == [(0, LAMP)]
 
 
 @given(st.integers(0, 40), st.lists(st.sampled_from([*ACTIONS, "dance"]), max_size=12), st.booleans())

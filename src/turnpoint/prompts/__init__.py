@@ -25,7 +25,7 @@ from turnpoint.prompts.reflection import (
 )
 from turnpoint.prompts.reply import drop_reasoning, parse_action
 from turnpoint.prompts.report import Candidate, Report, parse_recovery, parse_report
-from turnpoint.prompts.resolve import Level, Resolution, resolve_action
+from turnpoint.prompts.resolve import Level, Resolution, resolve_action, same_action
 from turnpoint.prompts.settings import PromptSettings
 
 __all__ = [
@@ -59,5 +59,6 @@ __all__ = [
     "remark_text",
     "report_messages",
     "resolve_action",
+    "same_action",
     "transcript",
 ]

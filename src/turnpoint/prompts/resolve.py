@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +14,8 @@ OVERLAP_THRESHOLD = 0.5
 
 _ARTICLES = frozenset({"a", "an", "the"})
 _WORD = re.compile(r"\w+")
+_OPENING, _CLOSING, _COMMA = (re.compile(rf"\s*({marks})\s*") for marks in (r"[(\[{]", r"[)\]}]", ","))
+_PUNCTUATION = re.compile(r"[\s,()\[\]{}]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +33,11 @@ UNRESOLVED = Resolution(None, "none")
 def resolve_action(reply: str | None, admissible: Sequence[str]) -> Resolution:
     """Match ``reply`` to one of ``admissible``; the first level that decides wins.
 
-    Levels: equality up to case and spacing; the same without articles; containment at word boundaries, in
-    either direction, of exactly one admissible action; highest token-set Jaccard similarity if it is above
-    0.5 and strictly ahead of the next.
+    Levels: equality up to case and spacing, also that around commas and brackets; the same without articles and
+    brackets; containment at word boundaries, in either direction, of exactly one admissible action; highest
+    token-set Jaccard similarity if it is above 0.5 and strictly ahead of the next. A reply that is a list, of
+    commands (``up, up``) or numbers (``(3, 4)``), means all of it: it is not matched to a part of itself, nor to
+    the same words in another order.
     """
     wanted = _normal(reply or "")
     if not wanted or not admissible:
@@ -45,13 +49,32 @@ def resolve_action(reply: str | None, admissible: Sequence[str]) -> Resolution:
     if not bare:
         return UNRESOLVED
     stripped = [(_without_articles(text), action) for text, action in known.items()]
-    for level, matches in (
-        ("articles", [action for text, action in stripped if text == bare]),
-        ("containment", [a for text, a in stripped if _contains(bare, text) or _contains(text, bare)]),
-    ):
-        if len(matches) == 1:
-            return Resolution(matches[0], level)  # type: ignore[arg-type]
+    whole = _is_list(bare, (text for text, _ in stripped))
+    equal = [
+        a for text, a in stripped if text == bare or (whole and _unbracketed(text) == _unbracketed(bare))
+    ]
+    if len(equal) == 1:
+        return Resolution(equal[0], "articles")
+    if whole:
+        return UNRESOLVED
+    parts = [action for text, action in stripped if _contains(bare, text) or _contains(text, bare)]
+    if len(parts) == 1:
+        return Resolution(parts[0], "containment")
     return _by_overlap(bare, stripped)
+
+
+def same_action(one: str, other: str, admissible: Sequence[str] | None = None) -> bool:
+    """Whether two spellings name one command: they differ at most in case, spacing, commas and brackets.
+
+    Two different admissible actions are never the same, however alike they are spelt.
+    """
+    left, right = _normal(one), _normal(other)
+    if left == right:
+        return True
+    known = {_normal(action) for action in admissible or ()}
+    if left in known and right in known:
+        return False
+    return _words(left) == _words(right) != []
 
 
 def _by_overlap(reply: str, admissible: list[tuple[str, str]]) -> Resolution:
@@ -64,7 +87,27 @@ def _by_overlap(reply: str, admissible: list[tuple[str, str]]) -> Resolution:
 
 
 def _normal(text: str) -> str:
-    return " ".join(text.lower().split())
+    """Lower case, one space between words, after a comma and outside brackets, none inside brackets."""
+    text = " ".join(text.lower().split())
+    text = _CLOSING.sub(r"\1 ", _OPENING.sub(r" \1", text))
+    return " ".join(_COMMA.sub(", ", text).split())
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in _PUNCTUATION.split(text) if word]
+
+
+def _unbracketed(text: str) -> str:
+    return text.strip("()[]{} ")
+
+
+def _is_list(reply: str, admissible: Iterable[str]) -> bool:
+    """Whether the reply is nothing but numbers, and commands or their parts, with commas between them."""
+    parts = [part for part in map(_unbracketed, reply.split(",")) if part]
+    if len(parts) < 2:
+        return False
+    known = {_unbracketed(part) for text in admissible for part in text.split(",")}
+    return all(part in known or part.isdecimal() for part in parts)
 
 
 def _without_articles(text: str) -> str:

@@ -11,7 +11,7 @@ from pydantic import NonNegativeInt
 
 from turnpoint.prompts.analysis import recovery_messages, report_messages
 from turnpoint.prompts.report import Candidate, Report, parse_recovery, parse_report
-from turnpoint.prompts.resolve import resolve_action
+from turnpoint.prompts.resolve import resolve_action, same_action
 from turnpoint.records import Episode, Message
 from turnpoint.teachers.counters import TeacherCounters
 from turnpoint.teachers.protocol import Situation, TeacherError, TeacherFailure
@@ -76,7 +76,8 @@ class ChatTeacher:
             return None
         admissible = past.observation.admissible
         meant = action if admissible is None else resolve_action(action, admissible).action
-        return None if meant == past.executed else Candidate(turn, action)
+        taken = meant is not None and same_action(meant, past.executed, admissible)
+        return None if taken else Candidate(turn, action)
 
     async def recover(self, situation: Situation) -> str | None:
         """One call with the last turns and the exact situation. Raises ``TeacherError``."""

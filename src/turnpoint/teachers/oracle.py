@@ -8,7 +8,7 @@ rises or the task becomes impossible) and serves analysis.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -21,7 +21,8 @@ from turnpoint.envs.protocol import Env, EnvSuite, Knowledge
 from turnpoint.envs.replay import Replay
 from turnpoint.prompts.hints import correction_text
 from turnpoint.prompts.report import Candidate, Report
-from turnpoint.records import Episode
+from turnpoint.prompts.resolve import same_action
+from turnpoint.records import Episode, Turn
 from turnpoint.teachers.counters import TeacherCounters
 from turnpoint.teachers.memory import OracleMemory, Walk
 from turnpoint.teachers.protocol import Complete, Situation, TeacherFailure
@@ -117,7 +118,7 @@ class OracleTeacher:
                 if not cost > 0:
                     continue
             best = walk.best_actions(index, knowledge)
-            if not best or turn.executed in best:
+            if not best or _among(turn, best):
                 continue
             if knowledge == "observed":
                 cost = max(walk.cost(index), 0.0) if measure else 0.0
@@ -160,6 +161,14 @@ class OracleTeacher:
 
     async def close(self) -> None:
         self._drop()
+
+
+def _among(turn: Turn, best: Sequence[str]) -> bool:
+    """Whether the turn did one of the best actions; another spelling counts where the environment took it."""
+    admissible = turn.observation.admissible
+    return turn.executed in best or (
+        turn.effective and any(same_action(turn.executed, action, admissible) for action in best)
+    )
 
 
 def _as_episode(situation: Situation) -> Episode:

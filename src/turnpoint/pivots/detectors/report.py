@@ -16,7 +16,7 @@ from turnpoint.pivots.detectors.protocol import (
     Sample,
     Sources,
 )
-from turnpoint.prompts import resolve_action
+from turnpoint.prompts import resolve_action, same_action
 from turnpoint.records import Episode, Turn
 from turnpoint.teachers.protocol import TeacherError, TeacherFailure
 
@@ -104,6 +104,6 @@ def differs(gold: str | None, turn: Turn) -> bool:
         return False
     admissible = turn.observation.admissible
     if admissible is None:
-        return gold.strip() != turn.executed.strip()
+        return not same_action(gold, turn.executed)
     meant = resolve_action(gold, admissible).action
     return meant is not None and meant != resolve_action(turn.executed, admissible).action
