@@ -75,6 +75,8 @@ env_registry: Registry[EnvSettings] = Registry(
         "sokoban": "turnpoint.envs.sokoban.settings:SokobanSettings",
         "minesweeper": "turnpoint.envs.minesweeper.settings:MinesweeperSettings",
         "webshop": "turnpoint.envs.webshop.settings:WebShopSettings",
+        "search_qa": "turnpoint.envs.search_qa.settings:SearchQASettings",
         "math": "turnpoint.envs.math.settings:MathSettings",
+        "alfworld": "turnpoint.envs.alfworld.settings:AlfworldSettings",
     },
 )
