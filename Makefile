@@ -10,7 +10,7 @@ WORKERS ?= 2
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup quickstart test core lint types test-browser clean
+.PHONY: help setup quickstart test core lint types test-browser test-verl clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -35,10 +35,13 @@ types: setup
 	$(BIN)/mypy
 
 core: setup
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/browser
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/browser --ignore=tests/verl
 
 test-browser:  ## Browser tests of the report and the inspector (needs Chromium).
 	scripts/test-browser.sh
+
+test-verl:  ## Formulas against verl's published functions (own environment, 1.6 GB).
+	TORCH_INDEX=$(TORCH_INDEX) scripts/test-verl.sh
 
 clean:  ## Remove environments and caches.
 	rm -rf $(VENV) .venvs .cache .mypy_cache .ruff_cache .pytest_cache

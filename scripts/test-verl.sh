@@ -1,0 +1,16 @@
+#!/bin/sh
+# Tests against verl on a CPU: own environment (.venvs/verl, 1.6 GB), no GPU, no network once it is made.
+# usage: scripts/test-verl.sh [pytest options]
+# TORCH_INDEX   index that serves CPU builds of torch, where the default one does not
+set -eu
+cd "$(dirname "$0")/.."
+venv=.venvs/verl
+python=${PYTHON:-$(command -v python3.11 || command -v python3)}
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+if [ ! -f "$venv/.ready" ] || [ requirements/verl.txt -nt "$venv/.ready" ] || [ pyproject.toml -nt "$venv/.ready" ]; then
+  "$python" -m venv "$venv"
+  "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-compile \
+    ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} -e . -r requirements/verl.txt
+  touch "$venv/.ready"
+fi
+exec "$venv/bin/python" -m pytest -m verl tests/verl "$@"
