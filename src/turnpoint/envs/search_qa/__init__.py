@@ -1,0 +1,1 @@
+"""Question answering with a search engine, in Search-R1's protocol (Jin et al. 2025)."""
