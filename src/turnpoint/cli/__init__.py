@@ -39,6 +39,7 @@ app.command("fork")(fork.fork)
 app.command("inspect")(inspect.inspect)
 app.command("export")(export.export)
 app.add_typer(envs.app, name="envs")
+app.add_typer(serve.app, name="serve")
 app.command("methods")(methods.methods)
 app.command("recipes")(recipes.recipes)
 
