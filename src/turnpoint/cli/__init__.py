@@ -16,6 +16,7 @@ from turnpoint.cli import (
     recover,
     replay,
     resume,
+    serve,
     sft,
     train,
 )
