@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from turnpoint.cli import (
+    compare,
     diagnose,
     envs,
     evaluate,
@@ -38,6 +39,7 @@ app.command("recover")(recover.recover)
 app.command("sft")(sft.sft)
 app.command("fork")(fork.fork)
 app.command("inspect")(inspect.inspect)
+app.command("compare")(compare.compare)
 app.command("export")(export.export)
 app.add_typer(envs.app, name="envs")
 app.add_typer(serve.app, name="serve")

@@ -43,27 +43,23 @@ def recover(
 
     Example: turnpoint recover runs/quickstart runs/quickstart/eval/step_000000.jsonl --against initial
     """
-    from turnpoint.training.settings import load_run_config
-
     with user_faults():
+        from turnpoint.cli.runs import open_run
         from turnpoint.pivots.recovery import first_mistakes, paired_shares
         from turnpoint.records import read_episodes
-        from turnpoint.training.run import build_run
 
         base = _read_report(Path(against)) if against and Path(against).is_file() else None
-        config = load_run_config(run_folder / "config.yaml", overrides or [])
         found = first_mistakes(read_episodes(mistakes))[:limit]
         if not found:
             fail(f"{mistakes} holds no failed episode with an oracle pivot; evaluate with eval.measure=true")
-        run = build_run(config, run_folder, training=False)
-        if against and base is None:  # first: the initial weights are only there before a checkpoint is read
-            if against != "initial":
-                _load(run, Path(against))
-            elif initial:
+        settings = overrides or []
+        if against and base is None:
+            first = against == "initial"
+            if first and initial:
                 fail("--initial and --against initial play the same weights; leave one of them out")
-            base = _replayed(run, found, replays, None)
-        if not initial:
-            _load(run, checkpoint)
+            other = open_run(run_folder, settings, None if first else Path(against), initial=first)
+            base = _replayed(other, found, replays, None)
+        run = open_run(run_folder, settings, checkpoint, initial=initial)
         report = _replayed(run, found, replays, out)
         if base is not None:
             shares = base["per_mistake"], report["per_mistake"]
@@ -85,13 +81,6 @@ def _read_report(path: Path) -> dict[str, Any]:
     if not isinstance(report, dict) or not isinstance(report.get("per_mistake"), dict):
         raise ConfigError(f"{path} is not the JSON of turnpoint recover: it has no 'per_mistake'")
     return report
-
-
-def _load(run: Run, checkpoint: Path | None) -> None:
-    from turnpoint.training.loop import Trainer
-    from turnpoint.training.view import View
-
-    Trainer(run, View()).resume(checkpoint)
 
 
 def _replayed(run: Run, found: Sequence[Mistake], replays: int, out: Path | None) -> dict[str, Any]:

@@ -84,7 +84,9 @@ def thin(series: Series, most: int = _MOST_POINTS) -> tuple[Series, int]:
     return Series(series.name, xs, averaged(series.y), averaged(series.low), averaged(series.high)), size
 
 
-def line_chart(title: str, series: Sequence[Series], *, percent: bool = False) -> Markup:
+def line_chart(
+    title: str, series: Sequence[Series], *, percent: bool = False, x_name: str = "step"
+) -> Markup:
     """A figure with one curve for each series that has a value; empty if none has."""
     thinned = [thin(item) for item in series]
     drawn = [(item, points) for item, _ in thinned if (points := item.points())]
@@ -94,7 +96,7 @@ def line_chart(title: str, series: Sequence[Series], *, percent: bool = False) -
     frame = _Frame(x_ticks[0], x_ticks[-1], y_ticks[0], y_ticks[-1])
     parts = [frame.grid(x_ticks, y_ticks, percent)]
     for number, (item, points) in enumerate(drawn):
-        parts.append(frame.curve(item.name, points, number, percent))
+        parts.append(frame.curve(item.name, points, number, percent, x_name))
     legend = Markup("").join(
         Markup('<span class="key">{}{}</span>').format(_swatch(number), item.name)
         for number, (item, _) in enumerate(drawn)
@@ -158,6 +160,7 @@ class _Frame:
         points: Sequence[tuple[float, float, float | None, float | None]],
         number: int,
         percent: bool,
+        x_name: str,
     ) -> Markup:
         """Band, line and marks of one series."""
         style = f"s{number % 4}"
@@ -176,7 +179,7 @@ class _Frame:
                     if lo is None or hi is None
                     else f" [{label(lo, percent=percent)}, {label(hi, percent=percent)}]"
                 )
-                tip = escape(f"{name}, step {x:g}: {label(y, percent=percent)}{span}")
+                tip = escape(f"{name}, {x_name} {x:g}: {label(y, percent=percent)}{span}")
                 parts.append(_mark(self.px(x), self.py(y), number, tip))
         return Markup("".join(parts))
 
@@ -197,11 +200,17 @@ def _mark(x: float, y: float, number: int, tip: Markup | str = "") -> str:
     return f'<polygon class="{style}" points="{points}">{title}</polygon>'
 
 
+def swatch(number: int) -> Markup:
+    """A piece of a series' line with its mark."""
+    return Markup('<polyline class="line s{}" points="1,6 25,6"/>{}').format(
+        number % 4, Markup(_mark(13, 6, number))
+    )
+
+
 def _swatch(number: int) -> Markup:
-    return Markup(
-        '<svg class="swatch" viewBox="0 0 26 12" aria-hidden="true">'
-        '<polyline class="line s{}" points="1,6 25,6"/>{}</svg>'
-    ).format(number % 4, Markup(_mark(13, 6, number)))
+    return Markup('<svg class="swatch" viewBox="0 0 26 12" aria-hidden="true">{}</svg>').format(
+        swatch(number)
+    )
 
 
 def interval_bar(mean: float, low: float, high: float) -> Markup:
