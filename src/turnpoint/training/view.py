@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 
 from turnpoint.pivots import EpisodeSummary
+from turnpoint.records import StopReason
 
 _SHOWN = 12
 _WARNING = "signal_empty/"
@@ -45,13 +47,31 @@ def success_text(summary: EpisodeSummary) -> str:
     return f"success {percent(s.mean)} [{percent(s.low)}, {percent(s.high)}] over {s.n} episodes"
 
 
+def step_success(metrics: dict[str, Any]) -> str:
+    """Success among the episodes of a step that have an outcome, and how many those are if not all have one."""
+    ended = sum(count for stop, count in metrics["stops"].items() if StopReason(stop).has_outcome)
+    of = "" if ended == metrics["episodes"] else f" of {ended} ended"
+    return percent(metrics.get("success")) + of
+
+
+_OF_METHODS: dict[str, tuple[str, Callable[[float], str]]] = {
+    "pivots_used": ("pivots", "{:.0f}".format),
+    "recovery_tokens": ("recovery tokens", "{:.0f}".format),
+    "stopped": ("stopped", percent),
+    "window/reused": ("reused turns", "{:.1f}".format),
+    "reflections_valid": ("valid reflections", percent),
+    "retry_ratio": ("retry ratio", "{:.2f}".format),
+}
+"""Metrics that only some methods have, with their column."""
+
+
 class ConsoleView(View):
     """Live table on a terminal, one line per step otherwise."""
 
     def __init__(self, console: Console, total: int) -> None:
         self.console = console
         self.total = total
-        self._rows: deque[tuple[str, ...]] = deque(maxlen=_SHOWN)
+        self._rows: deque[dict[str, str]] = deque(maxlen=_SHOWN)
         self._warned: set[str] = set()
         self._live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
 
@@ -68,22 +88,20 @@ class ConsoleView(View):
         self.console.print(f"note: {text}", markup=False, highlight=False)
 
     def step(self, step: int, metrics: dict[str, Any]) -> None:
-        cells = (
-            f"{step}/{self.total}",
-            percent(metrics.get("success")),
-            f"{metrics['turns']:.1f}",
-            percent(metrics["invalid"]),
-            f"{metrics.get('pivots_used', 0):.0f}",
-            f"{metrics.get('recovery_tokens', 0):.0f}",
-            f"{metrics.get('update/grad_norm', float('nan')):.3f}",
-            f"{metrics['seconds']:.1f}s",
-        )
+        cells = {
+            "step": f"{step}/{self.total}",
+            "success": step_success(metrics),
+            "turns": f"{metrics['turns']:.1f}",
+            "invalid": percent(metrics["invalid"]),
+            **{title: show(metrics[name]) for name, (title, show) in _OF_METHODS.items() if name in metrics},
+            "grad norm": f"{metrics.get('update/grad_norm', float('nan')):.3f}",
+            "time": f"{metrics['seconds']:.1f}s",
+        }
         self._rows.append(cells)
         if self._live:
             self._live.update(self._table())
         else:
-            names = ("step", "success", "turns", "invalid", "pivots", "recovery tokens", "grad norm", "time")
-            line = "  ".join(f"{name} {cell}" for name, cell in zip(names, cells, strict=True))
+            line = "  ".join(f"{name} {cell}" for name, cell in cells.items())
             self.console.print(line, markup=False, highlight=False)
         for name in metrics:
             if name.startswith(_WARNING) and name not in self._warned:
@@ -97,7 +115,10 @@ class ConsoleView(View):
         self.console.print(f"eval at step {step}: {success_text(summary)}", markup=False, highlight=False)
 
     def _table(self) -> Table:
-        table = Table("step", "success", "turns", "invalid", "pivots", "recovery tokens", "grad norm", "time")
+        names = dict.fromkeys(name for row in self._rows for name in row)
+        last = ("grad norm", "time")
+        ordered = [*(name for name in names if name not in last), *last]
+        table = Table(*ordered)
         for row in self._rows:
-            table.add_row(*row)
+            table.add_row(*(row.get(name, "–") for name in ordered))
         return table
