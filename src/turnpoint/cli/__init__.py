@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from turnpoint.cli import (
+    analyse,
     compare,
     diagnose,
     envs,
@@ -34,6 +35,7 @@ app.command("train")(train.train)
 app.command("resume")(resume.resume)
 app.command("eval")(evaluate.evaluate)
 app.command("diagnose")(diagnose.diagnose)
+app.command("analyse")(analyse.analyse)
 app.command("replay")(replay.replay)
 app.command("recover")(recover.recover)
 app.command("sft")(sft.sft)

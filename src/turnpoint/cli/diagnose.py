@@ -237,10 +237,16 @@ def _show(result: dict[str, Any]) -> None:
     )  # fmt: skip
     if len(result["by_step"]) > 1:
         show_table(
-            "Over training",
-            ["step", "episodes", "success", "failures with a pivot"],
+            "Over training: shares of all episodes",
+            ["step", "episodes", "success", "failed with a pivot", "failed without one"],
             [
-                (step, str(f["episodes"]), percent(f.get("success")), percent(f.get("pivot_rate")))
+                (
+                    step,
+                    str(f["episodes"]),
+                    percent(f.get("success")),
+                    percent(f.get("failed_with_pivot")),
+                    percent(f.get("failed_without_pivot")),
+                )
                 for step, f in result["by_step"].items()
             ],
         )

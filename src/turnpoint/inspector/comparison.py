@@ -167,7 +167,7 @@ def mcnemar(better: int, worse: int) -> float:
     if not n:
         return 1.0
     tail = sum(comb(n, k) for k in range(min(better, worse) + 1)) / 2**n
-    return min(1.0, 2 * tail)
+    return float(min(1.0, 2 * tail))
 
 
 def as_dict(runs: Sequence[ComparedRun]) -> dict[str, Any]:

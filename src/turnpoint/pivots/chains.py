@@ -7,7 +7,7 @@ measured alike: attempts after the first success do not count.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -108,22 +108,40 @@ def preference_groups(
     A group is a state at the same turn of the same task; each episode counts once in it. Turns without a state
     key, reused turns and episodes without an outcome do not count.
     """
-    groups: dict[tuple[str, int, str], list[float]] = defaultdict(list)
+    counter = PreferenceCounter(outcome)
     for episode in episodes:
+        counter.add(episode)
+    return counter.counts()
+
+
+class PreferenceCounter:
+    """``preference_groups`` of a stream; keeps two numbers for each state."""
+
+    def __init__(self, outcome: Callable[[Episode], float] = lambda episode: episode.total_reward) -> None:
+        self._outcome = outcome
+        self._states: dict[tuple[int, str, int, str], tuple[int, float, float]] = {}
+
+    def add(self, episode: Episode) -> None:
+        """Count an episode; those of different steps are never compared."""
         if episode.stop is None or not episode.stop.has_outcome:
-            continue
-        value = outcome(episode)
+            return
+        value = self._outcome(episode)
         for turn in episode.new_turns:
             state = turn.observation.state_key
             if state is not None:
-                groups[episode.task.id, turn.index, state].append(value)
-    preferred: Counter[int] = Counter()
-    compared: Counter[int] = Counter()
-    for (_, index, _), values in groups.items():
-        if len(values) > 1:
-            compared[index] += 1
-            preferred[index] += max(values) - min(values) > _EQUAL
-    return dict(sorted((+preferred).items())), dict(sorted(compared.items()))
+                key = (episode.step, episode.task.id, turn.index, state)
+                n, low, high = self._states.get(key, (0, value, value))
+                self._states[key] = (n + 1, min(low, value), max(high, value))
+
+    def counts(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Preference groups, and states reached at least twice; by turn."""
+        preferred: Counter[int] = Counter()
+        compared: Counter[int] = Counter()
+        for (_, _, index, _), (n, low, high) in self._states.items():
+            if n > 1:
+                compared[index] += 1
+                preferred[index] += high - low > _EQUAL
+        return dict(sorted((+preferred).items())), dict(sorted(compared.items()))
 
 
 def _interval(episodes: Sequence[Episode], values: Sequence[float]) -> Interval:

@@ -110,10 +110,13 @@ class Diagnosis:
         if not episode.distances_known:
             return {}
         pivots = oracle_pivots(episode)
-        values: Values = {"pivot_any": float(bool(pivots))}
+        values: Values = {
+            "pivot_any": float(bool(pivots)),
+            "failed_with_pivot": float(failed and bool(pivots)),
+            "failed_without_pivot": float(failed and not pivots),
+        }
         if not failed:
             return values | ({"recovered": 1.0} if pivots else {})
-        values["failed_with_pivot"], values["failed_without_pivot"] = float(bool(pivots)), float(not pivots)
         values["pivot_rate"] = float(bool(pivots))
         if pivots:
             first = pivots[0]
@@ -188,8 +191,8 @@ class Diagnosis:
 
     def _figures(self, prefix: str) -> dict[str, Any]:
         names = (
-            "success", "turns", "pivot_any", "pivot_rate", "recovered", "first_pivot", "remaining", "impossible",
-            "wasted",
+            "success", "turns", "failed_with_pivot", "failed_without_pivot", "pivot_any", "pivot_rate", "recovered",
+            "first_pivot", "remaining", "impossible", "wasted",
         )  # fmt: skip
         found = {name: self.means.interval(f"{prefix}{name}") for name in names}
         figures: dict[str, Any] = {k: v.as_dict() for k, v in found.items() if v is not None}

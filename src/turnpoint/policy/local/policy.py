@@ -15,6 +15,7 @@ from safetensors.torch import load_model as load_weights
 from turnpoint.config import ConfigError
 from turnpoint.policy.local import checkpoint, load
 from turnpoint.policy.local.engine import Engine
+from turnpoint.policy.local.measure import divergences
 from turnpoint.policy.local.network import Network
 from turnpoint.policy.local.optim import Stepper
 from turnpoint.policy.local.scorer import score
@@ -127,6 +128,18 @@ class LocalPolicy:
             token_budget=self.settings.token_budget,
             context=self.context_length,
             prefixes=self.engine.table if which == "live" else None,
+        )
+
+    def divergences(
+        self, pairs: Sequence[tuple[ScoreRequest, ScoreRequest]], direction: str = "forward"
+    ) -> list[Floats]:
+        """Full-vocabulary divergence [len(response)] of each (teacher, student) pair, at the training temperature."""
+        return divergences(
+            self.network,
+            pairs,
+            direction=direction,
+            temperature=self.settings.temperature,
+            token_budget=self.settings.token_budget,
         )
 
     def update(self, rows: Sequence[Row]) -> dict[str, float]:
