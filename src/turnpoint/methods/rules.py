@@ -165,8 +165,8 @@ class StopRule:
         return {} if self._auto is None else self._auto.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Inverse of ``state_dict``."""
-        if self._auto is not None:
+        """Inverse of ``state_dict``; a calibration begins anew if none was saved."""
+        if self._auto is not None and state:
             self._auto.load_state_dict(state)
 
 

@@ -17,7 +17,7 @@ from turnpoint.training.checkpoint import list_checkpoints, load_checkpoint, sav
 from turnpoint.training.evaluate import evaluate
 from turnpoint.training.folder import continue_folder, write_header
 from turnpoint.training.metrics import MetricsLog, open_loggers, scalars
-from turnpoint.training.run import Run
+from turnpoint.training.run import Run, kinds
 from turnpoint.training.tasks import TaskSampler
 from turnpoint.training.view import View
 
@@ -50,7 +50,9 @@ class Trainer:
                 )
             checkpoint = found[-1][1]
         run = self.run
-        self.step = load_checkpoint(checkpoint, run.policy, run.method, run.teachers.named())
+        self.step = load_checkpoint(
+            checkpoint, run.policy, run.method, run.teachers.named(), kinds=kinds(run.config)
+        )
         self._resumed = True
         return self.step
 
@@ -189,7 +191,7 @@ class Trainer:
     def _checkpoint(self) -> None:
         save_checkpoint(
             self.run.folder / "checkpoints", self.step, self.run.policy, self.run.method,
-            self.run.teachers.named(), keep=self.run.config.train.keep_checkpoints,
+            self.run.teachers.named(), kinds=kinds(self.run.config), keep=self.run.config.train.keep_checkpoints,
         )  # fmt: skip
 
 

@@ -114,6 +114,11 @@ def add_scoring(run: Run) -> None:
             run.teachers.scoring_for(task)
 
 
+def kinds(config: RunConfig) -> dict[str, str]:
+    """The parts whose kind a run keeps from its first step to its last."""
+    return {"method": config.method.kind, "env": config.env.kind, "policy": config.policy.kind}
+
+
 def new_run_folder(config: RunConfig) -> Path:
     """``out/name``, or ``out/name-2`` and so on: a run never writes into another one's folder."""
     base = config.out / config.name
