@@ -6,6 +6,8 @@ from turnpoint.envs.checks.walks import Bench, CheckFailed, Outcome, Walk, seek,
 from turnpoint.envs.protocol import Env, Knowledge
 from turnpoint.records import Observation, Task
 
+_RARE = 4
+"""At most one in so many tasks may be impossible from its start."""
 _PATIENCE = 8
 """Budgets after which an observer who has not finished is held to go in circles."""
 
@@ -13,19 +15,25 @@ _PATIENCE = 8
 def full_path(bench: Bench) -> Outcome:
     """Each first best action lowers the distance by one, down to success at 0."""
     bench.need(oracle=True, deterministic=True)
-    env, total, fit = bench.suite.make(), 0, 0
+    env, total, fit, impossible = bench.suite.make(), 0, 0, 0
     for task in bench.tasks:
         env.reset(task)
         length = env.distance()
-        if length is None:
-            raise CheckFailed(f"task {task.id} is impossible from its start")
+        if length is None:  # some released data sets have a few such tasks
+            impossible += 1
+            if impossible * _RARE > len(bench.tasks):
+                raise CheckFailed(
+                    f"task {task.id} is impossible from its start ({impossible} of {len(bench.tasks)} so far)"
+                )
+            continue
         _descend(env, task, length)
         total += length
         fit += length <= bench.suite.max_turns
     if not fit:
         raise CheckFailed(f"no task can be solved within max_turns ({bench.suite.max_turns})")
-    mean = total / len(bench.tasks)
-    return f"{len(bench.tasks)} tasks, {mean:.1f} turns on average, {fit} within max_turns", mean
+    mean = total / (len(bench.tasks) - impossible)
+    left = f", {impossible} impossible" if impossible else ""
+    return f"{len(bench.tasks)} tasks{left}, {mean:.1f} turns on average, {fit} within max_turns", mean
 
 
 def _descend(env: Env, task: Task, length: int) -> None:
