@@ -5,7 +5,7 @@ Branches are written to ``NAME.forks.jsonl`` beside the file that holds their pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from turnpoint.pivots.intervene import TakenTurn, adopt, prepare
@@ -20,18 +20,17 @@ def forks_file(parents: Path) -> Path:
     return parents if parents.name.endswith(SUFFIX) else parents.with_name(parents.stem + SUFFIX)
 
 
-def find_episode(files: Iterable[Path], wanted: str) -> tuple[Episode, Path]:
-    """The episode called ``wanted`` (its id, or the end of it) and its file, the newest file first.
+def find_episode(files: Sequence[Path], wanted: str) -> tuple[Episode, Path]:
+    """The episode called ``wanted`` (its id, or the end of it) and its file; earlier files first, branches last.
 
-    Raises ``RecordError`` if there is none, or several equally good ones in one file.
+    Raises ``RecordError`` if there is none, or several that end so in one file.
     """
     for path in files:
-        found: dict[str, Episode] = {}
         for episode in EpisodeReader(path, strict=False):
             if episode.id == wanted:
                 return episode, path
-            if episode.id.endswith(wanted):
-                found[episode.id] = episode
+    for path in sorted(files, key=lambda file: file.name.endswith(SUFFIX)):
+        found = {e.id: e for e in EpisodeReader(path, strict=False) if e.id.endswith(wanted)}
         if len(found) > 1:
             raise RecordError(
                 f"{len(found)} episodes of {path.name} end in '{wanted}': {', '.join(list(found)[:5])}; give more of "
