@@ -5,6 +5,10 @@ ones in both engines with the same random commands, ``look``, ``inventory``, ``h
 drawn from a stream of each game's own. After the first observation and after every command it compares the text, the
 whole list of admissible commands, and whether the task is won. It needs the extra ``[alfworld]``. Exit code 1 if
 anything differs.
+
+``--real textworld`` (default) starts games as ALFWorld does: about 50 ms a step. ``--real adapter`` asks the engine of
+``env.kind: alfworld``, which is the same TextWorld state, planner library and grammar with rendered commands kept, and
+forks besides: it goes back to the state before every third command and repeats it.
 """
 
 from __future__ import annotations
@@ -75,9 +79,45 @@ class RealGame:
         self.env.close()
 
 
-def compare(path: Path, game: Game, name: str, steps: int, report: Report) -> None:
+class AdapterGame:
+    """The same engine as ``env.kind: alfworld`` drives it."""
+
+    def __init__(self, path: Path) -> None:
+        from turnpoint.envs.alfworld.engine import RealGame as Adapter
+
+        self.game = Adapter(str(path))
+        self.commands: tuple[str, ...] = ()
+        self.key = ""
+
+    def reset(self) -> tuple[str, list[str], bool]:
+        """First observation, admissible commands, won."""
+        return self._shown(self.game.start())
+
+    def step(self, command: str) -> tuple[str, list[str], bool]:
+        """Likewise after a command; every third one is executed twice, from the same state."""
+        before, answer = self.key, self.game.step(self.commands, self.key, command)
+        if len(self.commands) % 3 == 2:
+            again = self.game.step(self.commands, before, command)
+            assert again == answer, (command, answer, again)
+        if answer["known"]:
+            self.commands = (*self.commands, command)
+        return self._shown(answer)
+
+    def close(self) -> None:
+        """Release the engine."""
+        self.game.close()
+
+    def _shown(self, answer: dict[str, Any]) -> tuple[str, list[str], bool]:
+        self.key = answer["key"]
+        return answer["text"], answer["admissible"], answer["won"]
+
+
+REAL: dict[str, type[RealGame] | type[AdapterGame]] = {"textworld": RealGame, "adapter": AdapterGame}
+
+
+def compare(path: Path, game: Game, name: str, steps: int, report: Report, kind: str = "textworld") -> None:
     """Play one game in both engines; the first difference ends it and goes into the report."""
-    real, engine, state = RealGame(path), Engine(game), game.start
+    real, engine, state = REAL[kind](path), Engine(game), game.start
     rng = random.Random(f"parity/{name}")
     expected = real.reset()
     got = (introduction(game), list(engine.commands(state)), engine.won(state))
@@ -152,7 +192,14 @@ def generated_games(template: Path, count: int, folder: Path) -> Iterator[tuple[
 
 
 def run(
-    folder: Path, games: int | None, steps: int, generated: int, *, seed: int = 0, loud: bool = True
+    folder: Path,
+    games: int | None,
+    steps: int,
+    generated: int,
+    *,
+    seed: int = 0,
+    real: str = "textworld",
+    loud: bool = True,
 ) -> Report:
     """Compare all of them. Raises ``FileNotFoundError`` if there is no released game below ``folder``."""
     report = Report()
@@ -165,7 +212,7 @@ def run(
             ("generated", generated_games(template, generated, Path(scratch))),
         ):
             for name, path, game in found:
-                compare(path, game, name, steps, report)
+                compare(path, game, name, steps, report, real)
                 report.games[origin] += 1
                 if loud and sum(report.games.values()) % 10 == 0:
                     print(
@@ -187,8 +234,11 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=80, help="commands in each game")
     parser.add_argument("--generated", type=int, default=50, help="generated games to play")
     parser.add_argument("--seed", type=int, default=0, help="which released games are drawn")
+    parser.add_argument(
+        "--real", choices=list(REAL), default="textworld", help="how the real engine is driven"
+    )
     given = parser.parse_args()
-    report = run(given.folder, given.games, given.steps, given.generated, seed=given.seed)
+    report = run(given.folder, given.games, given.steps, given.generated, seed=given.seed, real=given.real)
     for difference in report.differences:
         print(f"DIFFERENT {difference}")
     real, native = (report.seconds[name] / max(report.steps, 1) for name in ("real", "native"))

@@ -78,5 +78,6 @@ env_registry: Registry[EnvSettings] = Registry(
         "search_qa": "turnpoint.envs.search_qa.settings:SearchQASettings",
         "math": "turnpoint.envs.math.settings:MathSettings",
         "alfworld": "turnpoint.envs.alfworld.settings:AlfworldSettings",
+        "tau2": "turnpoint.envs.tau2.settings:Tau2Settings",
     },
 )

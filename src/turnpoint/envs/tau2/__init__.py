@@ -1,0 +1,1 @@
+"""τ²-bench: customer service with tools, a policy and a simulated customer."""
