@@ -115,8 +115,8 @@ def expected_messages(source, turn, episode, group, prompter):
     if source == "lesson":
         return prompter.with_lesson(turn.messages, prompter.lesson_text("light the lamps first"))
     if source == "gold":
-        if turn.index not in (1, 3):
-            return None
+        if turn.index not in (1, 3) or (turn.valid and turn.executed == turn.observation.admissible[-1]):
+            return None  # not named, or what was named is what was done
         return prompter.with_hint(turn.messages, prompter.hint_text(turn.observation.admissible[-1]))
     after = (
         episode.turns[turn.index + 1].observation

@@ -16,13 +16,13 @@ from pydantic import Field, NonNegativeFloat
 from turnpoint.credit import agentopsd_advantages
 from turnpoint.methods.parts import record_advantages
 from turnpoint.methods.protocol import Teachers
-from turnpoint.methods.self_teacher import PairedRows, SelfTaught, SelfTeacherSettings, shift
+from turnpoint.methods.self_teacher import PairedRows, SelfTaught, SelfTaughtSettings, shift
 from turnpoint.policy.protocol import Floats
 from turnpoint.records import Group, Row
 from turnpoint.rollouts import Scorer
 
 
-class AgentOPSDSettings(SelfTeacherSettings):
+class AgentOPSDSettings(SelfTaughtSettings):
     """Turn-level weights by on-policy self-distillation."""
 
     title: ClassVar[str] = "AgentOPSD"

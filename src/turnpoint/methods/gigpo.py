@@ -10,14 +10,15 @@ from pydantic import Field, NonNegativeFloat
 
 from turnpoint.credit import discounted_returns, gigpo_advantages, zero_variance_fraction
 from turnpoint.methods.chain_credit import anchor
+from turnpoint.methods.outcome import OutcomeSettings
 from turnpoint.methods.parts import Stateless, act_row, play_groups, record_advantages, usable_episodes
-from turnpoint.methods.protocol import MethodSettings, Teachers
+from turnpoint.methods.protocol import Teachers
 from turnpoint.methods.tally import Tally
 from turnpoint.records import Group, Row, Task
 from turnpoint.rollouts import Rollouts, Scorer
 
 
-class GiGPOSettings(MethodSettings):
+class GiGPOSettings(OutcomeSettings):
     """Group-in-group policy optimisation."""
 
     title: ClassVar[str] = "GiGPO"
@@ -25,14 +26,10 @@ class GiGPOSettings(MethodSettings):
     terms: ClassVar[tuple[str, ...]] = ("group-relative outcome", "anchor-state returns")
 
     kind: Literal["gigpo"] = "gigpo"
-    group: int = Field(default=8, ge=1)
-    """Episodes per task; a group of one gives no signal."""
     gamma: float = Field(default=0.95, ge=0.0, le=1.0)
     """Discount between turns."""
     normalise: Literal["mean", "mean_std"] = "mean"
     """Subtract the mean, or also divide by the standard deviation, at both levels."""
-    baseline: Literal["episodes", "rows"] = "episodes"
-    """Count every episode once in the episode baseline, or once for each of its turns."""
     omega: NonNegativeFloat = 1.0
     """Weight of the step level."""
     episode_weight: NonNegativeFloat = 1.0

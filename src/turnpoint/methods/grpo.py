@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, field_validator
+from pydantic import field_validator
 
 from turnpoint.envs import Capabilities
-from turnpoint.methods.parts import outcome_rows, play_groups, record_advantages
-from turnpoint.methods.protocol import MethodSettings, Teachers
+from turnpoint.methods.outcome import OutcomeSettings
+from turnpoint.methods.parts import play_groups, record_advantages
+from turnpoint.methods.protocol import Teachers
 from turnpoint.methods.rules import Stopping, StopRule, StopSettings, whole_turns
 from turnpoint.methods.tally import Tally
 from turnpoint.records import Group, Row, Task
 from turnpoint.rollouts import Rollouts, Scorer
 
 
-class GRPOSettings(MethodSettings):
+class GRPOSettings(OutcomeSettings):
     """Group-relative policy optimisation."""
 
     title: ClassVar[str] = "GRPO"
@@ -24,14 +25,6 @@ class GRPOSettings(MethodSettings):
     terms: ClassVar[tuple[str, ...]] = ("group-relative outcome",)
 
     kind: Literal["grpo"] = "grpo"
-    group: int = Field(default=8, ge=1)
-    """Episodes per task; a group of one gives no signal."""
-    normalise: Literal["mean", "mean_std"] = "mean_std"
-    """Subtract the group's mean, or also divide by its standard deviation."""
-    baseline: Literal["episodes", "rows"] = "episodes"
-    """Count every episode once in the baseline, or once for each of its turns."""
-    invalid_penalty: NonNegativeFloat = 0.0
-    """Subtracted from the score of turns without a parsable action, before normalisation."""
     stop: StopSettings | None = None
     """End episodes that a scoring teacher finds out of its support (STRIDE's rule); they have no outcome, so that
     they are in no baseline and train nothing. null = off."""
@@ -67,9 +60,6 @@ class GRPO(Stopping):
 
     async def credit(self, groups: Sequence[Group], scorer: Scorer, teachers: Teachers) -> list[Row]:
         """One row for each turn, all its tokens with the episode's advantage."""
-        s = self.settings
-        pairs = outcome_rows(
-            groups, self.tally, normalise=s.normalise, baseline=s.baseline, invalid_penalty=s.invalid_penalty
-        )
+        pairs = self.settings.outcome_rows(groups, self.tally)
         record_advantages(pairs)
         return [row for _, row in pairs]

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from turnpoint.config import ConfigError
 from turnpoint.methods.grpo import GRPO, GRPOSettings
-from turnpoint.methods.self_teacher import OutcomeSettings
+from turnpoint.methods.outcome import OutcomeSettings
 from turnpoint.policy import PolicyCapabilities
 from turnpoint.policy.settings import LossSettings, PolicySettings
 from turnpoint.prompts import PromptSettings

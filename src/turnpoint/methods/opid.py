@@ -14,10 +14,12 @@ from pydantic import Field, NonNegativeFloat
 
 from turnpoint.credit import opid_advantages
 from turnpoint.envs import Capabilities
+from turnpoint.methods.naming import name_pivots
+from turnpoint.methods.outcome import OutcomeSettings
 from turnpoint.methods.parts import Stateless, play_groups, record_advantages
-from turnpoint.methods.privileged import episode_lesson, name_pivots, step_lesson
+from turnpoint.methods.privileged import episode_lesson, step_lesson
 from turnpoint.methods.protocol import Teachers
-from turnpoint.methods.self_teacher import OutcomeSettings, PairedRows, score_insertions, shift
+from turnpoint.methods.self_teacher import PairedRows, score_insertions, shift
 from turnpoint.methods.tally import Tally
 from turnpoint.policy.protocol import Floats
 from turnpoint.records import Episode, Group, Row, Task

@@ -21,7 +21,7 @@ from turnpoint.methods.protocol import Teachers
 from turnpoint.methods.self_teacher import (
     PairedRows,
     SelfTaught,
-    SelfTeacherSettings,
+    SelfTaughtSettings,
     insertion_requests,
     shift,
 )
@@ -51,7 +51,7 @@ class DivergenceSettings(Settings):
         return self
 
 
-class OPSDSettings(SelfTeacherSettings):
+class OPSDSettings(SelfTaughtSettings):
     """On-policy self-distillation with privileged text."""
 
     title: ClassVar[str] = "OPSD / SDPO"

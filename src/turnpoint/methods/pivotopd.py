@@ -19,24 +19,26 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, fie
 from turnpoint.config import ConfigError
 from turnpoint.credit import distillation_advantages
 from turnpoint.envs import Capabilities
-from turnpoint.methods.parts import UNUSABLE, outcome_rows, play_groups, record_advantages
-from turnpoint.methods.protocol import MethodSettings, Teachers
+from turnpoint.methods.naming import ask_report, keep_pivot
+from turnpoint.methods.outcome import OutcomeSettings
+from turnpoint.methods.parts import UNUSABLE, play_groups, record_advantages
+from turnpoint.methods.protocol import Teachers
 from turnpoint.methods.recovery import Recovery, RecoveryRules
 from turnpoint.methods.rules import Stopping, StopRule, StopSettings, whole_turns
-from turnpoint.methods.situations import resolve, situation
+from turnpoint.methods.situations import situation
 from turnpoint.methods.tally import Tally
 from turnpoint.policy import ScoreRequest
 from turnpoint.prompts import assert_unhinted
 from turnpoint.records import Episode, Group, Pivot, Row, RowKind, Task, Turn
 from turnpoint.rollouts import Rollouts, Scorer
-from turnpoint.teachers.protocol import NamingTeacher, TeacherError
+from turnpoint.teachers.protocol import NamingTeacher
 
 Ablation = Literal[
     "none", "preventive_only", "recovery_only", "random_turns", "hints_without_gold", "reverse_kl_recovery"
 ]
 
 
-class PivotOPDSettings(MethodSettings):
+class PivotOPDSettings(OutcomeSettings):
     """Pivotal-turn on-policy distillation from the hinted student."""
 
     title: ClassVar[str] = "PivotOPD"
@@ -49,14 +51,10 @@ class PivotOPDSettings(MethodSettings):
     )
 
     kind: Literal["pivotopd"] = "pivotopd"
-    group: int = Field(default=8, ge=1)
-    """G: episodes per task."""
     normalise: Literal["mean", "mean_std"] = "mean"
     """Normaliser of the outcome term."""
     baseline: Literal["episodes", "rows"] = "rows"
     """Count an episode once, or once for each of its turns, in the outcome baseline."""
-    invalid_penalty: NonNegativeFloat = 0.0
-    """Subtracted from the score of turns without a parsable action."""
     max_pivots: int = Field(default=5, ge=1)
     """m: most pivotal turns the teacher may name in an episode."""
     recovery_turns: NonNegativeInt = 2
@@ -179,14 +177,7 @@ class PivotOPD(Stopping):
     async def credit(self, groups: Sequence[Group], scorer: Scorer, teachers: Teachers) -> list[Row]:
         """Rows of all turns (outcome + preventive + lesson) and of all recovery turns."""
         s = self.settings
-        pairs = outcome_rows(
-            groups,
-            self.tally,
-            normalise=s.normalise,
-            baseline=s.baseline,
-            invalid_penalty=s.invalid_penalty,
-            keep_unjudged=s.distils,
-        )
+        pairs = s.outcome_rows(groups, self.tally, keep_unjudged=s.distils)
         episodes = {episode.id: episode for group in groups for episode in group.episodes}
         await self._add_distillation(pairs, episodes, scorer)
         branches = [branch for group in groups for branch in group.branches]
@@ -199,16 +190,9 @@ class PivotOPD(Stopping):
 
     async def _analyse(self, episode: Episode, teacher: NamingTeacher, rollouts: Rollouts) -> None:
         """One report per episode, also for successes; a failed teacher costs its signal, not the rows."""
-        try:
-            with rollouts.sampler.waiting(teacher.remote):
-                report = await teacher.analyse(episode, self.settings.max_pivots)
-        except TeacherError as error:
-            self.tally.add(f"teacher_failures/{error.reason}")
-            return
-        self.tally.add("reports" if report else "reports_empty")
+        report = await ask_report(episode, teacher, self.settings.max_pivots, self.tally, rollouts)
         if report is None:
             return
-        episode.lesson, episode.summary = report.lesson or None, report.summary
         candidates = [(c.turn, c.action) for c in report.candidates]
         source = "teacher"
         if self.settings.ablation == "random_turns":
@@ -217,21 +201,7 @@ class PivotOPD(Stopping):
                 "random",
             )
         for turn, gold in candidates:
-            pivot = Pivot(turn, source, gold, note=report.turn_lessons.get(turn, ""))
-            episode.pivots.append(pivot)
-            self._resolve(pivot, episode.turns[turn])
-
-    def _resolve(self, pivot: Pivot, turn: Turn) -> None:
-        """Set ``pivot.resolved`` if the gold action exists there and differs from the one taken."""
-        self.tally.add("pivots_named")
-        resolved = resolve(pivot.gold_action, turn.observation)
-        if resolved is None:
-            self.tally.add("pivots_skipped/unresolved")
-        elif turn.valid and resolved == resolve(turn.executed, turn.observation):
-            self.tally.add("pivots_skipped/same_action")
-        else:
-            pivot.resolved = resolved
-            self.tally.add("pivots_used")
+            keep_pivot(episode, Pivot(turn, source, gold, note=report.turn_lessons.get(turn, "")), self.tally)
 
     async def _random_candidates(
         self, episode: Episode, count: int, teacher: NamingTeacher, rollouts: Rollouts

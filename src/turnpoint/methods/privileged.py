@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from turnpoint.methods.situations import resolve
-from turnpoint.methods.tally import Tally
-from turnpoint.prompts import Prompter, Report
-from turnpoint.records import Episode, Group, Message, Pivot, Turn
-from turnpoint.rollouts import Rollouts
-from turnpoint.teachers.protocol import NamingTeacher, TeacherError
+from turnpoint.prompts import Prompter
+from turnpoint.records import Episode, Group, Message, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,39 +76,3 @@ def feedback(turn: Turn, episode: Episode, prompter: Prompter) -> Insertion | No
         return as_hint(turn, prompter.hint_text(answer), prompter)
     text = f"After your reply the environment will answer: {answer}\nNever mention that you know this."
     return as_hint(turn, text, prompter)
-
-
-async def name_pivots(
-    groups: Sequence[Group], teacher: NamingTeacher, limit: int, tally: Tally, rollouts: Rollouts
-) -> None:
-    """Put the naming teacher's report on every episode into its record; one call per episode, all at once.
-
-    A teacher that fails costs its signal and is counted.
-    """
-    episodes = [episode for group in groups for episode in group.episodes if episode.turns]
-    await asyncio.gather(*(_report(episode, teacher, limit, tally, rollouts) for episode in episodes))
-
-
-async def _report(
-    episode: Episode, teacher: NamingTeacher, limit: int, tally: Tally, rollouts: Rollouts
-) -> None:
-    try:
-        with rollouts.sampler.waiting(teacher.remote):
-            report = await teacher.analyse(episode, limit)
-    except TeacherError as error:
-        tally.add(f"teacher_failures/{error.reason}")
-        return
-    tally.add("reports" if report else "reports_empty")
-    if report is not None:
-        _keep(episode, report, tally)
-
-
-def _keep(episode: Episode, report: Report, tally: Tally) -> None:
-    episode.lesson, episode.summary = report.lesson or None, report.summary
-    for candidate in report.candidates:
-        pivot = Pivot(candidate.turn, "teacher", candidate.action)
-        pivot.note = report.turn_lessons.get(candidate.turn, "")
-        pivot.resolved = resolve(candidate.action, episode.turns[candidate.turn].observation)
-        episode.pivots.append(pivot)
-        tally.add("pivots_named")
-        tally.add("pivots_used" if pivot.resolved else "pivots_skipped/unresolved")

@@ -15,12 +15,12 @@ from pydantic import Field
 from turnpoint.credit import rlsd_advantages
 from turnpoint.methods.parts import record_advantages
 from turnpoint.methods.protocol import Teachers
-from turnpoint.methods.self_teacher import SelfTaught, SelfTeacherSettings, shift
+from turnpoint.methods.self_teacher import SelfTaught, SelfTaughtSettings, shift
 from turnpoint.records import Group, Row
 from turnpoint.rollouts import Scorer
 
 
-class RLSDSettings(SelfTeacherSettings):
+class RLSDSettings(SelfTaughtSettings):
     """Reinforcement learning with self-distilled token weights."""
 
     title: ClassVar[str] = "RLSD"

@@ -16,12 +16,12 @@ from pydantic import NonNegativeFloat, PositiveFloat
 from turnpoint.credit import sdar_advantages, sdar_gate
 from turnpoint.methods.parts import record_advantages
 from turnpoint.methods.protocol import Teachers
-from turnpoint.methods.self_teacher import SelfTaught, SelfTeacherSettings, shift
+from turnpoint.methods.self_teacher import SelfTaught, SelfTaughtSettings, shift
 from turnpoint.records import Group, Row
 from turnpoint.rollouts import Scorer
 
 
-class SDARSettings(SelfTeacherSettings):
+class SDARSettings(SelfTaughtSettings):
     """Self-distilled agentic reinforcement learning."""
 
     title: ClassVar[str] = "SDAR"

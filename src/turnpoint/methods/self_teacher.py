@@ -11,14 +11,16 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat
+from pydantic import Field
 
 from turnpoint.config import ConfigError
 from turnpoint.envs import Capabilities
 from turnpoint.methods import privileged
-from turnpoint.methods.parts import Stateless, outcome_rows, play_groups
+from turnpoint.methods.naming import name_pivots
+from turnpoint.methods.outcome import OutcomeSettings
+from turnpoint.methods.parts import Stateless, play_groups
 from turnpoint.methods.privileged import Insertion
-from turnpoint.methods.protocol import MethodSettings, Teachers
+from turnpoint.methods.protocol import Teachers
 from turnpoint.methods.scoring import TEACHER, score_missing
 from turnpoint.methods.tally import Tally
 from turnpoint.policy import ScoreRequest
@@ -33,30 +35,7 @@ SHIFT = "self_teacher"
 """Key of ``Turn.scores``: what the teacher changed in the advantage of each token."""
 
 
-class OutcomeSettings(MethodSettings):
-    """What methods have that start from the group-relative outcome (GRPO)."""
-
-    group: int = Field(default=8, ge=1)
-    """Episodes per task; a group of one gives no signal."""
-    normalise: Literal["mean", "mean_std"] = "mean_std"
-    """Subtract the group's mean, or also divide by its standard deviation."""
-    baseline: Literal["episodes", "rows"] = "episodes"
-    """Count every episode once in the baseline, or once for each of its turns."""
-    invalid_penalty: NonNegativeFloat = 0.0
-    """Subtracted from the score of turns without a parsable action, before normalisation."""
-
-    def outcome_rows(self, groups: Sequence[Group], tally: Tally) -> PairedRows:
-        """Rows of all turns with GRPO's advantage."""
-        return outcome_rows(
-            groups,
-            tally,
-            normalise=self.normalise,
-            baseline=self.baseline,
-            invalid_penalty=self.invalid_penalty,
-        )
-
-
-class SelfTeacherSettings(OutcomeSettings):
+class SelfTaughtSettings(OutcomeSettings):
     """What methods have that weigh or shift the outcome by a token-level teacher."""
 
     privileged: Source = "sibling"
@@ -91,7 +70,7 @@ class SelfTeacherSettings(OutcomeSettings):
 class SelfTaught(Stateless):
     """Collects groups for a method with a self teacher and asks it; subclasses say what the answer does to rows."""
 
-    def __init__(self, settings: SelfTeacherSettings) -> None:
+    def __init__(self, settings: SelfTaughtSettings) -> None:
         self._taught = settings
         self.tally = Tally()
 
@@ -101,7 +80,7 @@ class SelfTaught(Stateless):
         groups = await play_groups(tasks, rollouts, s.group)
         if s.distils and s.privileged in ("lesson", "gold"):
             naming = teachers.require_naming(s.kind)
-            await privileged.name_pivots(groups, naming, s.max_pivots, self.tally, rollouts)
+            await name_pivots(groups, naming, s.max_pivots, self.tally, rollouts)
         if s.distils and s.privileged == "scoring":
             episodes = [episode for group in groups for episode in group.episodes]
             await score_missing(episodes, teachers, self.tally)
