@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from turnpoint.credit import Chain, group_advantages, zero_variance_fraction
+from turnpoint.credit import Chain, group_advantages, pivoarl_advantages, zero_variance_fraction
 from turnpoint.methods.chain import RESTORE_MISMATCH, ChainSettings
 from turnpoint.methods.parts import UNUSABLE, act_row, record_advantages
 from turnpoint.methods.tally import Tally
@@ -114,6 +114,29 @@ def credit_chain(
         pivots=list(pivots),
         anchors=[[anchor(turn, settings.anchor) for turn in episode.turns] for episode in chain],
         penalties=[[0.0 if turn.valid else penalty for turn in episode.turns] for episode in chain],
+    )
+
+
+def chain_advantages(
+    chains: Sequence[Chain],
+    settings: ChainSettings,
+    *,
+    isolation: bool = True,
+    successor: str = "start",
+    carry: str = "trajectory",
+) -> list[list[np.ndarray]]:
+    """``credit.pivoarl_advantages`` with what all chains have in their settings."""
+    return pivoarl_advantages(
+        chains,
+        settings.gamma_step,
+        settings.gamma_traj,
+        normalise=settings.normalise,
+        baseline=settings.baseline,
+        omega=settings.omega,
+        episode_weight=settings.episode_weight,
+        isolation=isolation,
+        successor=successor,
+        carry=carry,
     )
 
 

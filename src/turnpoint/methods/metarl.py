@@ -12,10 +12,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from turnpoint.credit import lamer_reflection_returns, pivoarl_advantages
+from turnpoint.credit import lamer_reflection_returns
 from turnpoint.methods.chain import ChainSettings, play_chain, play_chains
 from turnpoint.methods.chain_credit import (
     act_rows,
+    chain_advantages,
     count_chains,
     credit_chain,
     reflection_rows,
@@ -71,17 +72,7 @@ class MetaRL(Stateless):
         s = self.settings
         chains = usable_chains(groups, self.tally)
         credited = [credit_chain(number, chain, [None] * (len(chain) - 1), s) for number, chain in chains]
-        advantages = pivoarl_advantages(
-            credited,
-            s.gamma_step,
-            s.gamma_traj,
-            normalise=s.normalise,
-            baseline=s.baseline,
-            omega=s.omega,
-            episode_weight=s.episode_weight,
-            carry="lamer",
-        )
-        rows = act_rows(chains, advantages, self.tally)
+        rows = act_rows(chains, chain_advantages(credited, s, carry="lamer"), self.tally)
         returns = [
             np.where(valid(chain), lamer_reflection_returns(rewards(chain), s.gamma_step, s.gamma_traj), 0.0)
             for _, chain in chains

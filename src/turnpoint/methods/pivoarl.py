@@ -14,12 +14,13 @@ from typing import ClassVar, Literal, Self
 from pydantic import model_validator
 
 from turnpoint.config import ConfigError
-from turnpoint.credit import pivoarl_advantages, reflection_returns
+from turnpoint.credit import reflection_returns
 from turnpoint.envs import Capabilities
 from turnpoint.methods.chain import ChainSettings, Restart, play_chain, play_chains
 from turnpoint.methods.chain_credit import (
     Chains,
     act_rows,
+    chain_advantages,
     count_chains,
     credit_chain,
     reflection_rows,
@@ -141,15 +142,5 @@ class PivoARL(Stateless):
         credited = [
             credit_chain(number, chain, k, s) for (number, chain), k in zip(chains, pivots, strict=True)
         ]
-        advantages = pivoarl_advantages(
-            credited,
-            s.gamma_step,
-            s.gamma_traj,
-            normalise=s.normalise,
-            baseline=s.baseline,
-            omega=s.omega,
-            episode_weight=s.episode_weight,
-            isolation=s.isolation,
-            successor=s.successor_return,
-        )
+        advantages = chain_advantages(credited, s, isolation=s.isolation, successor=s.successor_return)
         return act_rows(chains, advantages, self.tally)
