@@ -1,12 +1,17 @@
-"""Splits of generated tasks: drawn when they are asked for, and never equal between train and valid."""
+"""Environments of generated tasks: drawn when they are asked for, and never equal between train and valid."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Sequence
-from typing import overload
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, overload
 
+from pydantic import PositiveInt
+
+from turnpoint.envs.protocol import EnvDataError
+from turnpoint.envs.registry import EnvSettings
 from turnpoint.records import Task
 
 VALID_SEED = 1_000_000_000
@@ -46,3 +51,42 @@ class SeededTasks(Sequence[Task]):
         if isinstance(numbers, range):
             return [self._draw(self._split, number) for number in numbers]
         return self._draw(self._split, numbers)
+
+
+class SeededSettings(EnvSettings):
+    """What environments of generated tasks have in common."""
+
+    train_tasks: PositiveInt = 1000
+    """Tasks of the split ``train``."""
+    valid_tasks: PositiveInt = 200
+    """Tasks of the split ``valid``; none of them is in ``train``."""
+
+
+class SeededSuite:
+    """Splits ``train`` and ``valid`` of generated tasks, and the header that names the generator's output."""
+
+    name: str
+
+    def __init__(self, settings: SeededSettings, draw: Callable[[str, int], Task]) -> None:
+        """``draw(split, number)`` makes a task; the first ones are drawn at once, so that it may raise here."""
+        counts = {"train": settings.train_tasks, "valid": settings.valid_tasks}
+        self._tasks = {split: SeededTasks(split, count, draw) for split, count in counts.items()}
+        for tasks in self._tasks.values():
+            tasks[0]
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        """Tasks of ``train`` or ``valid`` in a fixed order, drawn when they are asked for."""
+        if split not in self._tasks:
+            raise EnvDataError(f"{self.name} has no split '{split}'; use train or valid")
+        return self._tasks[split]
+
+    def header_of(self, version: int | str, drawn: str, board: Mapping[str, Any]) -> dict[str, Any]:
+        """Generator, the settings ``board`` that decide what a seed draws (under the name ``drawn``), hash, counts."""
+        named = json.dumps([version, dict(board)], sort_keys=True)
+        return {
+            "env": self.name,
+            "generator": version,
+            drawn: dict(board),
+            "sha256": hashlib.sha256(named.encode()).hexdigest(),
+            "tasks": {split: len(tasks) for split, tasks in self._tasks.items()},
+        }

@@ -8,7 +8,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from turnpoint.envs.minesweeper.posterior import MOST_LAYOUTS, count_layouts
 from turnpoint.envs.protocol import Capabilities
-from turnpoint.envs.registry import EnvSettings
+from turnpoint.envs.seeded import SeededSettings
 
 if TYPE_CHECKING:
     from turnpoint.envs.minesweeper.suite import MinesweeperSuite
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CAPABILITIES = Capabilities(deterministic=True, snapshots=True, oracle=True, admissible=True)
 
 
-class MinesweeperSettings(EnvSettings):
+class MinesweeperSettings(SeededSettings):
     """Minesweeper on generated boards: open every cell without a mine."""
 
     capabilities: ClassVar[Capabilities] = CAPABILITIES
@@ -35,10 +35,6 @@ class MinesweeperSettings(EnvSettings):
     """Only boards on which careful play, within the turns, never has to open a cell that may be mined."""
     board_seed: NonNegativeInt = 0
     """Another value gives other boards for every task."""
-    train_tasks: PositiveInt = 1000
-    """Boards of the split ``train``."""
-    valid_tasks: PositiveInt = 200
-    """Boards of the split ``valid``; none of them is in ``train``."""
     max_turns: PositiveInt = 7
     """Turn budget of an episode; the cell that is open at the start does not count."""
     success_reward: float = 10.0

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,8 +12,8 @@ from turnpoint.envs.minesweeper.env import MinesweeperEnv
 from turnpoint.envs.minesweeper.generator import GENERATOR_VERSION, draw_board
 from turnpoint.envs.minesweeper.posterior import MOST_LAYOUTS, count_layouts
 from turnpoint.envs.minesweeper.settings import CAPABILITIES, MinesweeperSettings
-from turnpoint.envs.protocol import EnvDataError, EnvError
-from turnpoint.envs.seeded import SeededTasks, seed_of
+from turnpoint.envs.protocol import EnvError
+from turnpoint.envs.seeded import SeededSuite, seed_of
 from turnpoint.records import Task
 
 _BOARD = ("rows", "columns", "mines", "opens", "guess_free", "board_seed")
@@ -24,7 +22,7 @@ _BAND = 2
 _BOARDS_KEPT = 1024
 
 
-class MinesweeperSuite:
+class MinesweeperSuite(SeededSuite):
     """Generated boards. A task carries its board in ``data`` as ``rows``, ``columns``, ``mines`` and ``first``,
     with 1-based places ``[row, column]``; so may a task of your own."""
 
@@ -37,16 +35,7 @@ class MinesweeperSuite:
         self.max_turns = settings.max_turns
         self.instructions = text.instructions(settings)
         self._board = functools.lru_cache(maxsize=_BOARDS_KEPT)(Board)
-        counts = {"train": settings.train_tasks, "valid": settings.valid_tasks}
-        self._tasks = {split: SeededTasks(split, count, self._task) for split, count in counts.items()}
-        for tasks in self._tasks.values():
-            tasks[0]
-
-    def tasks(self, split: str) -> Sequence[Task]:
-        """Tasks of ``train`` or ``valid`` in a fixed order, drawn when they are asked for."""
-        if split not in self._tasks:
-            raise EnvDataError(f"minesweeper has no split '{split}'; use train or valid")
-        return self._tasks[split]
+        super().__init__(settings, self._task)
 
     def make(self) -> MinesweeperEnv:
         """A new playable copy."""
@@ -57,14 +46,7 @@ class MinesweeperSuite:
         board = {name: getattr(self.settings, name) for name in _BOARD}
         if self.settings.guess_free:
             board["max_turns"] = self.max_turns
-        named = json.dumps([GENERATOR_VERSION, board], sort_keys=True)
-        return {
-            "env": self.name,
-            "generator": GENERATOR_VERSION,
-            "boards": board,
-            "sha256": hashlib.sha256(named.encode()).hexdigest(),
-            "tasks": {split: len(tasks) for split, tasks in self._tasks.items()},
-        }
+        return self.header_of(GENERATOR_VERSION, "boards", board)
 
     def vocabulary_texts(self) -> Iterable[str]:
         """Every word and sign of the environment; each cell of the field is a word of its own."""

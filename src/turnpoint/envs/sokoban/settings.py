@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from turnpoint.envs.protocol import Capabilities
-from turnpoint.envs.registry import EnvSettings
+from turnpoint.envs.seeded import SeededSettings
 from turnpoint.envs.sokoban.solver import MOST_STATES, count_states
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CAPABILITIES = Capabilities(deterministic=True, snapshots=True, oracle=True, admissible=True)
 
 
-class SokobanSettings(EnvSettings):
+class SokobanSettings(SeededSettings):
     """Sokoban on generated levels: push every box onto a target."""
 
     capabilities: ClassVar[Capabilities] = CAPABILITIES
@@ -35,10 +35,6 @@ class SokobanSettings(EnvSettings):
     """Least and most moves of a shortest solution; other levels are drawn again."""
     level_seed: NonNegativeInt = 0
     """Another value gives other levels for every task."""
-    train_tasks: PositiveInt = 1000
-    """Levels of the split ``train``."""
-    valid_tasks: PositiveInt = 200
-    """Levels of the split ``valid``; none of them is in ``train``."""
     max_turns: PositiveInt = 7
     """Turn budget of an episode."""
     moves_per_turn: int = Field(default=3, ge=1, le=4)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from turnpoint.envs.protocol import EnvDataError, EnvError
-from turnpoint.envs.seeded import SeededTasks, seed_of
+from turnpoint.envs.protocol import EnvError
+from turnpoint.envs.seeded import SeededSuite, seed_of
 from turnpoint.envs.sokoban import rules, text
 from turnpoint.envs.sokoban.env import SokobanEnv
 from turnpoint.envs.sokoban.generator import GENERATOR_VERSION, draw_level
@@ -24,7 +22,7 @@ _BAND = 5
 _GAMES_KEPT = 128
 
 
-class SokobanSuite:
+class SokobanSuite(SeededSuite):
     """Generated levels. A task carries its level in ``data["level"]`` as rows of text, and so may a task of
     your own: any solvable level in the symbols of ``parse_level``."""
 
@@ -37,16 +35,7 @@ class SokobanSuite:
         self.max_turns = settings.max_turns
         self.instructions = text.instructions(settings)
         self._games: OrderedDict[tuple[str, ...], Game] = OrderedDict()
-        counts = {"train": settings.train_tasks, "valid": settings.valid_tasks}
-        self._tasks = {split: SeededTasks(split, count, self._task) for split, count in counts.items()}
-        for tasks in self._tasks.values():
-            tasks[0]
-
-    def tasks(self, split: str) -> Sequence[Task]:
-        """Tasks of ``train`` or ``valid`` in a fixed order, drawn when they are asked for."""
-        if split not in self._tasks:
-            raise EnvDataError(f"sokoban has no split '{split}'; use train or valid")
-        return self._tasks[split]
+        super().__init__(settings, self._task)
 
     def make(self) -> SokobanEnv:
         """A new playable copy; copies share solved levels."""
@@ -55,14 +44,7 @@ class SokobanSuite:
     def header(self) -> dict[str, Any]:
         """Generator, board settings, their hash and counts."""
         board = {name: getattr(self.settings, name) for name in _BOARD}
-        named = json.dumps([GENERATOR_VERSION, board], sort_keys=True)
-        return {
-            "env": self.name,
-            "generator": GENERATOR_VERSION,
-            "levels": board,
-            "sha256": hashlib.sha256(named.encode()).hexdigest(),
-            "tasks": {split: len(tasks) for split, tasks in self._tasks.items()},
-        }
+        return self.header_of(GENERATOR_VERSION, "levels", board)
 
     def vocabulary_texts(self) -> Iterable[str]:
         """Every word and sign of the environment; each cell of the grid is a word of its own."""
