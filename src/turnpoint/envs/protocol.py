@@ -73,7 +73,10 @@ class Env(Protocol):
 
 
 class EnvSuite(Protocol):
-    """An environment kind with its tasks: what a run config's ``env`` section builds."""
+    """An environment kind with its tasks: what a run config's ``env`` section builds.
+
+    One whose agent calls tools also has ``tools``: their schemas, as chat templates take them.
+    """
 
     name: str
     capabilities: Capabilities

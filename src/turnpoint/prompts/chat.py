@@ -34,16 +34,19 @@ class ChatRenderer:
         template: Literal["model", "plain"] = "model",
         eos_ids: Iterable[int] | None = None,
         template_arguments: Mapping[str, Any] | None = None,
+        tools: Tools | None = None,
     ) -> None:
         """``template="plain"`` uses a ChatML-like template of our own (turns end with the tokenizer's EOS);
         ``eos_ids`` are the tokens that end a reply (default: EOS and the template's end-of-turn token);
-        ``template_arguments`` are passed to the template, for example ``{"enable_thinking": False}``.
+        ``template_arguments`` are passed to the template, for example ``{"enable_thinking": False}``; ``tools`` are
+        shown in every prompt that names none of its own.
 
-        Raises ``ConfigError`` if the tokenizer has no chat template, or none that shows earlier replies.
+        Raises ``ConfigError`` if the tokenizer has no chat template, or none that shows earlier replies or tools.
         """
         self.tokenizer = tokenizer
         self._plain = template == "plain"
         self._arguments = dict(template_arguments or {})
+        self._tools = tools
         self._encode = lru_cache(maxsize=_PIECES_KEPT)(self._encode_text)
         self._check_template()
         self._reply_prefix, self.end_of_turn_id = self._probe_reply()
@@ -128,7 +131,7 @@ class ChatRenderer:
         return str(
             self.tokenizer.apply_chat_template(
                 messages,
-                tools=list(tools) if tools else None,
+                tools=list(tools or self._tools or ()) or None,
                 tokenize=False,
                 add_generation_prompt=generate,
                 **self._arguments,
@@ -151,6 +154,14 @@ class ChatRenderer:
                 "the tokenizer has no chat template; give it one (tokenizer.chat_template), or set template "
                 "to 'plain' for a ChatML-like one"
             )
+        if self._tools:
+            ask = [{"role": "user", "content": "question"}]
+            name = str(self._tools[0].get("function", {}).get("name"))
+            if self._plain or name not in self._render(ask, None):
+                raise ConfigError(
+                    "the environment has tools, but the model's chat template does not show them; choose a model "
+                    "whose template takes tools (Qwen, Llama 3.1, Mistral, ...)"
+                )
 
     def _probe_reply(self) -> tuple[str, int | None]:
         """What the generation prompt has beyond the header of an earlier reply (for example an empty think

@@ -66,7 +66,7 @@ def build_run(config: RunConfig, folder: Path, *, training: bool = True) -> Run:
     policy = config.policy.prepare(suite, prompter, cache=config.cache, seed=config.seed).build(
         seed=config.seed
     )
-    renderer = ChatRenderer(policy.tokenizer)
+    renderer = ChatRenderer(policy.tokenizer, tools=getattr(suite, "tools", None))
     method = config.method.build()
     run = Run(
         config, folder, suite, prompter, renderer, policy, method, Teachers(), Streams(config.seed),
