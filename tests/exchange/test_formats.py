@@ -129,7 +129,8 @@ class TestChat:
 class TestVerl:
     CHATML = (
         "<|im_start|>system\nrules<|im_end|>\n<|im_start|>user\nFind it<|im_end|>\n<|im_start|>assistant\n",
-        "<tool_call>look</tool_call><|im_end|>\n<|im_start|>user\nA room.<|im_end|>\n<|im_start|>assistant\ngo<|im_end|>",
+        "<tool_call>look</tool_call><|im_end|>\n<|im_start|>user\nA room.<|im_end|>\n"
+        "<|im_start|>assistant\ngo<|im_end|>",
     )
     PLAIN = (
         "system\nrules\nuser\nFind it\nassistant\n",
@@ -164,7 +165,14 @@ class TestVerl:
 
 
 def test_verifiers_results_of_both_kinds(tmp_path: Path) -> None:
-    base = {"reward": 0.0, "task": "wordle", "example_id": 4, "answer": "crane", "info": {}, "stop_condition": "max_turns"}
+    base = {
+        "reward": 0.0,
+        "task": "wordle",
+        "example_id": 4,
+        "answer": "crane",
+        "info": {},
+        "stop_condition": "max_turns",
+    }
     talk = [{"role": "assistant", "content": "slate"}, {"role": "user", "content": "no"},
             {"role": "assistant", "content": "crane"}]  # fmt: skip
     path = lines(
@@ -212,7 +220,9 @@ def test_atif_of_another_agent(tmp_path: Path) -> None:
 
 def test_hostile_input_is_counted(tmp_path: Path) -> None:
     deep = '{"messages": ' + "[" * 100_000
-    path = lines(tmp_path / "x.jsonl", {"messages": [{"role": "assistant", "content": "a"}]}, deep, "\x00\xff")
+    path = lines(
+        tmp_path / "x.jsonl", {"messages": [{"role": "assistant", "content": "a"}]}, deep, "\x00\xff"
+    )
     found, report = read(path)
     assert len(found) == 1
     assert report.dropped == {"not JSON": 2}

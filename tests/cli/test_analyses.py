@@ -1,0 +1,252 @@
+"""Commands that read episodes: diagnose, analyse, export, compare; and those that play on from them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from turnpoint.cli import app
+from turnpoint.config import Registry
+from turnpoint.pivots.oracle import measure_distances
+from turnpoint.policy.settings import PolicySettings, policy_registry
+from turnpoint.records import EpisodeWriter, Pivot, read_episodes
+from turnpoint.testing import play_actions, toy_suite
+from turnpoint.testing.harness import random_agent
+from turnpoint.testing.scripted_policy import ScriptedPolicy
+from turnpoint.testing.toy_env import KIND as TOY
+
+ACTIONS = [
+    "switch on lamp",
+    "wait",
+    "go left",
+    "go right",
+    "wait",
+    "switch on lamp",
+    "go right",
+    "wait",
+    "wait",
+]
+
+
+class RandomPolicySettings(PolicySettings):
+    kind: str = "random_agent"
+
+    def prepare(self, suite, prompter, *, cache, seed):
+        return self
+
+    def build(self, *, seed: int) -> ScriptedPolicy:
+        usual = random_agent()
+        return ScriptedPolicy(
+            lambda prompt, seed: usual(prompt, seed) if "Admissible" in prompt[-2000:] else "?"
+        )
+
+
+@pytest.fixture(autouse=True)
+def policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = Registry.get
+
+    def get(self, kind: str):
+        return (
+            RandomPolicySettings if self is policy_registry and kind == "random_agent" else usual(self, kind)
+        )
+
+    monkeypatch.setattr(Registry, "get", get)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of the corridor game with one evaluation, in which every game fails."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    config = {
+        "env": {"kind": TOY, "max_turns": 12},
+        "policy": {"kind": "random_agent"},
+        "method": {"kind": "grpo"},
+        "teacher": {"kind": "oracle"},
+        "eval": {"tasks": 4},
+        "loggers": [],
+    }
+    (folder / "config.yaml").write_text(json.dumps(config))
+    suite = toy_suite(max_turns=12)
+    with EpisodeWriter(folder / "eval" / "step_000003.jsonl") as writer:
+        for task in suite.tasks("valid")[:8]:
+            episode = play_actions(suite.make(), task, ACTIONS, snapshots=False)
+            measure_distances(suite.make(), episode)
+            episode.pivots = [Pivot(1, "teacher", "go right", "go right")]
+            writer.write(episode)
+    return folder
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+
+
+def test_diagnose_in_words_and_in_json(run: Path) -> None:
+    result = call("diagnose", run)
+    assert result.exit_code == 0
+    assert "failures with a pivot" in result.stdout
+    assert "report" in result.stdout
+    found = json.loads(call("diagnose", run, "--json").stdout)
+    assert found["counted"] == 8
+    assert found["detectors"]["report"]["agreement"]["n"] > 0
+    assert found["by_step"]["3"]["episodes"] == 8
+    assert found["detectors"]["logprob_drop"]["left_out"] == {"not on record": 8}
+
+
+def test_diagnose_replays_where_distances_are_missing(run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "bare.jsonl"
+    with EpisodeWriter(path) as writer:
+        for episode in read_episodes(run / "eval" / "step_000003.jsonl"):
+            episode.distances_known = False
+            writer.write(episode)
+    bare = json.loads(call("diagnose", path, "--json").stdout)
+    assert "pivot_rate" not in bare["overall"]
+    assert bare["detectors"]["oracle"]["left_out"] == {"not on record": 8}
+    full = json.loads(call("diagnose", path, "--env", run, "--json").stdout)
+    known = json.loads(call("diagnose", run, "--json").stdout)
+    assert full["overall"]["pivot_rate"] == known["overall"]["pivot_rate"]
+
+
+def test_diagnose_asks_the_runs_model_and_teachers(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from turnpoint.cli import runs
+
+    usual = runs.open_run
+    monkeypatch.setattr(runs, "open_run", lambda *a, **k: usual(*a, **{**k, "initial": True}))
+    found = json.loads(
+        call(
+            "diagnose", run, "--ask", "--json", "--detector", "hinted", "--detector", "reflection",
+            "--save", run / "found.jsonl",
+        ).stdout
+    )  # fmt: skip
+    assert found["detectors"]["reflection"]["named_rate"]["n"] == 8
+    assert found["detectors"]["hinted"]["left_out"]["answer: turn without prompt or tokens"] > 0
+    lines = (run / "found.jsonl").read_text().splitlines()
+    assert len(lines) == 8
+    assert json.loads(lines[0])["detections"]["oracle"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["diagnose", "{run}", "--detector", "reprot"], "did you mean 'report'"),
+        (["diagnose", "{run}", "hinted.top=2", "--detector", "report"], "not measured"),
+        (["diagnose", "{run}", "report.samples=none", "--detector", "report"], "samples"),
+        (["diagnose", "{run}/nothing"], "does not exist"),
+        (["diagnose", "{run}/eval/step_000003.jsonl", "--ask"], "name one with --run"),
+        (["diagnose", "{run}", "--env", "nowhere"], "nowhere"),
+        (
+            ["replay", "{run}", "{run}/eval/step_000003.jsonl", "--condition", "magic"],
+            "no condition is called",
+        ),
+        (["replay", "{run}", "{run}/eval/step_000003.jsonl"], "has no checkpoint"),
+        (["fork", "{run}"], "--episode"),
+        (["fork", "{run}", "--episode", "x", "--hint", "a", "--action", "b"], "exclude each other"),
+        (["fork", "{run}", "--episode", "nobody", "--action", "wait", "--initial"], "no episode is called"),
+        (["compare", "{run}"], "no metrics"),
+        (["export", "{run}", "{run}/x.xyz"], "--to"),
+    ],
+)
+def test_wrong_use_is_said_with_code_2(run: Path, arguments: list[str], words: str) -> None:
+    result = call(*(a.format(run=run) for a in arguments))
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+def test_replay(run: Path) -> None:
+    episodes, out = run / "eval" / "step_000003.jsonl", run / "replays.jsonl"
+    found = json.loads(
+        call(
+            "replay", run, episodes, "--initial", "--limit", 2, "--replays", 1, "--json", "--out", out
+        ).stdout
+    )
+    assert found["failures"] == 2
+    assert set(found["conditions"]) >= {"none", "resample", "oracle_at_pivot", "oracle_after_2"}
+    assert all(e.forked_from for e in read_episodes(out))
+    assert "no intervention" in call(
+        "replay", run, episodes, "--initial", "--limit", 1, "--replays", 1, "--condition", "none"
+    ).stdout  # fmt: skip
+
+
+def test_recover_keeps_its_replays_and_compares_with_an_earlier_call(run: Path) -> None:
+    episodes = run / "eval" / "step_000003.jsonl"
+    first = call("recover", run, episodes, "--initial", "--limit", 2, "--replays", 2, "--json")
+    (run / "base.json").write_text(first.stdout)
+    again = call(
+        "recover", run, episodes, "--initial", "--limit", 2, "--replays", 2, "--json", "--against",
+        run / "base.json", "--out", run / "r.jsonl",
+    )  # fmt: skip
+    found = json.loads(again.stdout)
+    assert found["paired"] == {"improved": 0, "worse": 0, "same": 2, "unpaired": 0}
+    assert len(read_episodes(run / "r.jsonl")) == 4
+    assert call("recover", run, episodes, "--initial", "--against", "initial").exit_code == 2
+    (run / "base.json").write_text("{}")
+    wrong = call("recover", run, episodes, "--initial", "--against", run / "base.json")
+    assert "no 'per_mistake'" in wrong.stderr
+
+
+def test_fork_saves_branches_beside_the_parent(run: Path) -> None:
+    parent = read_episodes(run / "eval" / "step_000003.jsonl")[0]
+    result = call(
+        "fork",
+        run,
+        "--episode",
+        parent.id,
+        "--turn",
+        2,
+        "--action",
+        "wait",
+        "--initial",
+        "--branches",
+        2,
+        "--json",
+    )
+    found = json.loads(result.stdout)
+    assert [b["actions"][0] for b in found["branches"]] == ["wait", "wait"]
+    assert Path(found["file"]) == run / "eval" / "step_000003.forks.jsonl"
+    assert call("fork", run, "--episode", parent.id, "--hint", "wait", "--initial").exit_code == 0
+    assert call("fork", run, "--episode", parent.id, "--oracle", 1, "--initial").exit_code == 0
+    assert len(read_episodes(run / "eval" / "step_000003.forks.jsonl")) == 4
+    page = json.loads(call("inspect", run, "--json").stdout)
+    assert page["episodes"] == 12
+    assert json.loads(call("diagnose", run, "--json").stdout)["episodes"] == 8
+
+
+def test_analyse(run: Path) -> None:
+    found = json.loads(call("analyse", run, "--json").stdout)
+    assert found["teacher"]["left_out"] == {"no teacher scores": 8}
+    assert call("analyse", run).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["chat", "verifiers", "atif", "inspect"])
+def test_other_tools_trajectories_open_everywhere(run: Path, name: str) -> None:
+    file = run / f"out.{'eval' if name == 'inspect' else 'jsonl'}"
+    made = json.loads(call("export", run, file, "--to", name, "--json").stdout)
+    assert made["episodes"] == 8
+    assert json.loads(call("diagnose", file, "--json").stdout)["counted"] == 8
+    page = json.loads(call("inspect", file, "--json").stdout)
+    assert page["episodes"] == 8
+    assert Path(page["page"]) == file.with_suffix(".html")
+
+
+def test_compare(tmp_path: Path) -> None:
+    from tests.inspector.test_comparison import make_run
+
+    folders = [make_run(tmp_path / n, [True, False, n == "b", False], n) for n in "ab"]
+    result = call("compare", *folders, "--out", tmp_path / "c.html", "--svg", tmp_path / "svg")
+    assert result.exit_code == 0
+    assert "paired" in result.stdout
+    assert (tmp_path / "c.html").is_file()
+    assert json.loads(call("compare", *folders, "--json").stdout)["pairs"][0]["better"] == 1
+
+
+def test_hostile_text_stays_text(run: Path) -> None:
+    path = run / "eval" / "step_000003.jsonl"
+    text = path.read_text().replace('"type": "', '"type": "[red]\\u001b[31m\\u202e')
+    path.write_text(text)
+    shown = call("diagnose", run).stdout
+    assert "\x1b[31m" not in shown
+    assert "\u202e" not in shown
+    assert "[red]" in shown
