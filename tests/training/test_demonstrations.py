@@ -12,12 +12,12 @@ from turnpoint.prompts import Prompter, PromptSettings, parse_reflection
 from turnpoint.records import Episode, EpisodeKind, Fork, StopReason
 from turnpoint.testing import toy_suite
 from turnpoint.testing.toy_game import THROW
-from turnpoint.training.demonstrations import (
+from turnpoint.training.demonstrations import make_demonstrations
+from turnpoint.training.demonstrator import (
     DETOUR_TURNS,
     NOISE_TURNS,
     SKIPPED_TURNS,
     DemonstrationSettings,
-    make_demonstrations,
 )
 
 PROMPTER = Prompter(PromptSettings(compact=True, show_admissible=False))

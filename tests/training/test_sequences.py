@@ -13,12 +13,12 @@ from turnpoint.policy.small import closed_vocabulary, make_tokenizer
 from turnpoint.prompts import ChatRenderer, Prompter, PromptSettings, parse_reflection
 from turnpoint.records import Episode, Reflection, Turn
 from turnpoint.testing import toy_suite
-from turnpoint.training.demonstrations import (
+from turnpoint.training.demonstrations import make_demonstrations
+from turnpoint.training.demonstrator import (
     DETOUR_TURNS,
     NOISE_TURNS,
     SKIPPED_TURNS,
     DemonstrationSettings,
-    make_demonstrations,
 )
 from turnpoint.training.sequences import Example, SequenceBuilder
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from turnpoint.config import ConfigError
 from turnpoint.prompts import ChatRenderer, Prompter
 from turnpoint.records import Episode, Message, Turn
-from turnpoint.training.demonstrations import DETOUR_TURNS, NOISE_TURNS, SKIPPED_TURNS
+from turnpoint.training.demonstrator import DETOUR_TURNS, NOISE_TURNS, SKIPPED_TURNS
 
 Hints = Literal["separate", "inline", "off"]
 Example = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]

@@ -11,7 +11,7 @@ from turnpoint.config import ConfigError, Settings
 from turnpoint.envs import EnvSuite
 from turnpoint.policy.settings import LocalPolicySettings, OptimizerSettings, PolicySettings
 from turnpoint.prompts import Prompter
-from turnpoint.training.demonstrations import DemonstrationSettings
+from turnpoint.training.demonstrator import DemonstrationSettings
 from turnpoint.training.sft import SftSettings
 
 if TYPE_CHECKING:
