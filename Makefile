@@ -10,7 +10,7 @@ WORKERS ?= 2
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup quickstart test core lint types test-browser test-verl clean
+.PHONY: help setup quickstart test core lint types test-browser test-verl test-exchange clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -35,10 +35,13 @@ types: setup
 	$(BIN)/mypy
 
 core: setup
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/browser --ignore=tests/verl
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/browser --ignore=tests/verl --ignore=tests/foreign
 
 test-browser:  ## Browser tests of the report and the inspector (needs Chromium).
 	scripts/test-browser.sh
+
+test-exchange:  ## Files of other libraries, checked by these libraries (own environment).
+	scripts/test-exchange.sh
 
 test-verl:  ## Formulas against verl's published functions (own environment, 1.6 GB).
 	TORCH_INDEX=$(TORCH_INDEX) scripts/test-verl.sh

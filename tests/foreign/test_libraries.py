@@ -1,0 +1,89 @@
+"""Files of other libraries, written and read by these libraries themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from turnpoint.exchange import ExchangeReport, read_foreign, write_foreign
+from turnpoint.inspector.compare_page import write_pngs
+from turnpoint.inspector.comparison import read_runs
+from turnpoint.records import Episode, RecordError, episode_to_dict
+from turnpoint.testing import play_actions, play_oracle, toy_suite
+from turnpoint.training.metrics import MetricsLog
+
+pytestmark = pytest.mark.exchange
+
+
+def games(count: int = 6) -> list[Episode]:
+    suite = toy_suite(rooms=3)
+    return [
+        play_oracle(suite.make(), task)
+        if number % 2
+        else play_actions(suite.make(), task, ["wait", "switch on lamp"], snapshots=False)
+        for number, task in enumerate(suite.tasks("train")[:count])
+    ]
+
+
+def test_parquet_keeps_everything(tmp_path: Path) -> None:
+    before, report = games(), ExchangeReport()
+    write_foreign(before, tmp_path / "e.parquet", report, name="parquet")
+    assert report.episodes == 6
+    after = list(read_foreign(tmp_path / "e.parquet", ExchangeReport()))
+    assert [episode_to_dict(e) for e in after] == [episode_to_dict(e) for e in before]
+    table = pyarrow.parquet.read_table(tmp_path / "e.parquet")
+    assert table.column("success").to_pylist() == [bool(e.success) for e in before]
+    assert table.column("messages")[1].as_py()[-2]["role"] == "assistant"
+
+
+def test_parquet_of_others_needs_messages(tmp_path: Path) -> None:
+    talk = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "look"}]
+    pyarrow.parquet.write_table(
+        pyarrow.Table.from_pylist([{"messages": talk, "reward": 1.0}, {"messages": None, "reward": 0.0}]),
+        tmp_path / "m.parquet",
+    )
+    report = ExchangeReport()
+    (episode,) = read_foreign(tmp_path / "m.parquet", report)
+    assert episode.turns[0].action == "look"
+    assert episode.success
+    assert report.dropped == {"no list of messages": 1}
+    pyarrow.parquet.write_table(pyarrow.table({"x": [1]}), tmp_path / "x.parquet")
+    with pytest.raises(RecordError, match="neither an 'episode' nor a 'messages' column"):
+        list(read_foreign(tmp_path / "x.parquet", ExchangeReport()))
+    (tmp_path / "no.parquet").write_bytes(b"none")
+    with pytest.raises(RecordError, match="no Parquet file"):
+        list(read_foreign(tmp_path / "no.parquet", ExchangeReport()))
+
+
+@pytest.mark.parametrize("name", ["log.eval", "log.json"])
+def test_inspect_reads_what_we_write_and_we_read_what_it_writes(name: str, tmp_path: Path) -> None:
+    from inspect_ai.log import read_eval_log, write_eval_log
+
+    before = games()
+    write_foreign(before, tmp_path / name, ExchangeReport(), name="inspect")
+    log = read_eval_log(str(tmp_path / name))
+    assert log.status == "success"
+    assert len(log.samples) == 6
+    assert [s.scores["success"].value for s in log.samples] == ["C" if e.success else "I" for e in before]
+    again = tmp_path / f"again-{name}"
+    write_eval_log(log, str(again))
+    report = ExchangeReport()
+    after = {episode.id: episode for episode in read_foreign(again, report)}
+    assert not report.dropped
+    for episode in before:
+        back = after[episode.id]
+        assert [t.response for t in back.turns] == [t.response for t in episode.turns]
+        assert (back.success, back.task.id) == (episode.success, episode.task.id)
+
+
+def test_curves_as_png(tmp_path: Path) -> None:
+    log = MetricsLog(tmp_path / "run" / "metrics.jsonl")
+    for step in (0, 2):
+        log.write(step, "eval", {"success": {"mean": 0.5, "low": 0.4, "high": 0.6, "n": 4}})
+    log.close()
+    (written,) = write_pngs(read_runs([tmp_path / "run"]), tmp_path / "png")
+    assert written.read_bytes().startswith(b"\x89PNG")
+    assert written.stat().st_size > 5_000
