@@ -10,7 +10,7 @@ WORKERS ?= 2
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup quickstart test core lint types test-browser test-verl test-exchange clean
+.PHONY: help setup quickstart test core lint types test-browser test-verl test-alfworld test-tau2 test-exchange clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -35,7 +35,7 @@ types: setup
 	$(BIN)/mypy
 
 core: setup
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/browser --ignore=tests/verl --ignore=tests/foreign
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/browser --ignore=tests/verl --ignore=tests/foreign --ignore=tests/real_alfworld --ignore=tests/real_tau2
 
 test-browser:  ## Browser tests of the report and the inspector (needs Chromium).
 	scripts/test-browser.sh
@@ -45,6 +45,12 @@ test-exchange:  ## Files of other libraries, checked by these libraries (own env
 
 test-verl:  ## Formulas against verl's published functions (own environment, 1.6 GB).
 	TORCH_INDEX=$(TORCH_INDEX) scripts/test-verl.sh
+
+test-alfworld: setup  ## The native household engine and the adapter against the real ALFWorld engine.
+	scripts/test-alfworld.sh
+
+test-tau2: setup  ## The tau2-bench adapter against the benchmark's own package.
+	scripts/test-tau2.sh
 
 clean:  ## Remove environments and caches.
 	rm -rf $(VENV) .venvs .cache .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,38 @@
+"""Real games in a folder, as ``turnpoint envs prepare alfworld`` lays them out; without them these tests fail."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import lzma
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COUNTS = {"train": 20, "valid_seen": 12}
+
+
+@pytest.fixture(scope="session")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data = Path(os.environ.get("TURNPOINT_SHARED", ROOT.parent / "shared")) / "data" / "alfworld"
+    if not (data / "template.json").is_file():
+        pytest.fail(f"released games are not at {data}; set TURNPOINT_SHARED to the folder that holds data/")
+    template = json.loads((data / "template.json").read_text())
+    folder = tmp_path_factory.mktemp("released")
+    for split, count in COUNTS.items():
+        with lzma.open(data / f"{split}.jsonl.xz", "rt") as lines:
+            for line in itertools.islice(lines, 0, count * 7, 7):
+                row = json.loads(line)
+                path = folder / split / row["id"] / "game.tw-pddl"
+                path.parent.mkdir(parents=True)
+                document = {
+                    "pddl_domain": template["pddl_domain"],
+                    "grammar": template["grammar"].replace("@TASK@", row["task"]),
+                    "pddl_problem": row["problem"],
+                    "solvable": True,
+                    "walkthrough": row["walkthrough"],
+                }
+                path.write_text(json.dumps(document))
+    return folder
