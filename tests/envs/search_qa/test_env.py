@@ -127,7 +127,9 @@ def test_answers_are_compared_as_in_the_field() -> None:
     assert not holds("Parisian", "Paris")
 
 
-@pytest.mark.parametrize("changes", [{}, {"actions": "listed"}, {"topk": 1, "max_turns": 6}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"actions": "listed", "world": {"people": 3}}, {"topk": 1, "max_turns": 6}]
+)
 def test_the_contract_is_kept(changes: dict[str, Any]) -> None:
     report = check_env(SearchQASettings(**changes).build(), quick=True, tasks=3)
     assert report.ok, report.failures

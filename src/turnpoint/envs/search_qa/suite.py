@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ class SearchQASuite:
             split: SeededTasks(split, len(places), self._task) for split, places in self._places.items()
         }
         self.retriever = make_retriever(retriever, self.store)
+        self._listed = lru_cache(maxsize=512)(self._list_actions)
 
     def tasks(self, split: str) -> Sequence[Task]:
         """Questions of ``train`` or ``valid`` in the order of the files."""
@@ -85,7 +87,7 @@ class SearchQASuite:
         yield from (question["question"] for question in self.world.questions)
         yield from self.world.names
 
-    def _listed(self, question: str, progress: Progress) -> tuple[str, ...]:
+    def _list_actions(self, question: str, progress: Progress) -> tuple[str, ...]:
         """Searches for the question and for whatever was named so far, and everything of the world as an answer."""
         assert self.world is not None
         known = "\n".join((question, *(f"{p.title}\n{p.text}" for p in progress.passages)))
