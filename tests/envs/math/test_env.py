@@ -76,8 +76,6 @@ HOSTILE = [
     "__import__('os').system('touch /tmp/never')",
     "10000000000!!!!!",
     "\x00\ud800",
-    "\\int_0^\\infty e^{x^{x^x}} dx",
-    "\\sum_{n=1}^{10^{10}} n^{n^n}",
     "x" * 5000,
 ]
 
