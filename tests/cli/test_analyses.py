@@ -12,11 +12,12 @@ from turnpoint.cli import app
 from turnpoint.config import Registry
 from turnpoint.pivots.oracle import measure_distances
 from turnpoint.policy.settings import PolicySettings, policy_registry
-from turnpoint.records import EpisodeWriter, Pivot, read_episodes
+from turnpoint.records import EpisodeWriter, Pivot, StopReason, read_episodes
 from turnpoint.testing import play_actions, toy_suite
 from turnpoint.testing.harness import random_agent
-from turnpoint.testing.scripted_policy import ScriptedPolicy
+from turnpoint.testing.scripted_policy import Script, ScriptedPolicy
 from turnpoint.testing.toy_env import KIND as TOY
+from turnpoint.training.metrics import MetricsLog
 
 ACTIONS = [
     "switch on lamp",
@@ -38,10 +39,20 @@ class RandomPolicySettings(PolicySettings):
         return self
 
     def build(self, *, seed: int) -> ScriptedPolicy:
-        usual = random_agent()
-        return ScriptedPolicy(
-            lambda prompt, seed: usual(prompt, seed) if "Admissible" in prompt[-2000:] else "?"
-        )
+        return ScriptedPolicy(_player())
+
+
+def _player() -> Script:
+    """The random agent where actions are listed; otherwise it has nothing to say."""
+    usual = random_agent()
+
+    def script(prompt: str, seed: int) -> str:
+        try:
+            return usual(prompt, seed)
+        except IndexError:
+            return "?"
+
+    return script
 
 
 @pytest.fixture(autouse=True)
@@ -232,14 +243,23 @@ def test_other_tools_trajectories_open_everywhere(run: Path, name: str) -> None:
 
 
 def test_compare(tmp_path: Path) -> None:
-    from tests.inspector.test_comparison import make_run
-
-    folders = [make_run(tmp_path / n, [True, False, n == "b", False], n) for n in "ab"]
+    folders = [tmp_path / name for name in "ab"]
+    for folder in folders:
+        log = MetricsLog(folder / "metrics.jsonl")
+        log.write(1, "train", {"success": 0.5, "interactions": 10, "sampled_tokens": 100, "seconds": 1.0})
+        log.write(1, "eval", {"success": {"mean": 0.5, "low": 0.4, "high": 0.6, "n": 2}})
+        log.close()
+        with EpisodeWriter(folder / "eval" / "step_000001.jsonl") as writer:
+            for task in toy_suite().tasks("valid")[:2]:
+                won = folder.name == "b"
+                episode = play_actions(toy_suite().make(), task, ["wait"], snapshots=False)
+                episode.success, episode.stop = won, StopReason.SUCCESS if won else StopReason.FAILURE
+                writer.write(episode)
     result = call("compare", *folders, "--out", tmp_path / "c.html", "--svg", tmp_path / "svg")
     assert result.exit_code == 0
     assert "paired" in result.stdout
     assert (tmp_path / "c.html").is_file()
-    assert json.loads(call("compare", *folders, "--json").stdout)["pairs"][0]["better"] == 1
+    assert json.loads(call("compare", *folders, "--json").stdout)["pairs"][0]["better"] == 2
 
 
 def test_hostile_text_stays_text(run: Path) -> None:
