@@ -30,6 +30,10 @@ class PolicySettings(Settings):
         """Make what must exist before ``build`` (a built-in model); gives the settings to build from."""
         return self
 
+    def without_learning(self) -> PolicySettings:
+        """The same policy whose updates compute everything and change no weight, where the backend can do that."""
+        return self
+
     def build(self, *, seed: int) -> Policy:
         """Load the model and make it ready to sample, score and update."""
         raise NotImplementedError(f"{type(self).__name__} must define build()")
@@ -109,6 +113,10 @@ class LocalPolicySettings(PolicySettings):
     @classmethod
     def _best_or_off(cls, value: object) -> object:
         return {True: "trees", False: "off"}[value] if isinstance(value, bool) else value
+
+    def without_learning(self) -> PolicySettings:
+        still = {"lr": 0.0, "lr_rest": 0.0, "weight_decay": 0.0}
+        return self.model_copy(update={"optimizer": self.optimizer.model_copy(update=still)})
 
     def build(self, *, seed: int) -> LocalPolicy:
         from turnpoint.policy.local import LocalPolicy

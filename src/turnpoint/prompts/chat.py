@@ -8,16 +8,17 @@ reply (drop its reasoning) or its header, the tokens that the policy really read
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from turnpoint.config import ConfigError
+from turnpoint.prompts.settings import PromptSettings
+from turnpoint.prompts.template import MARK, ChatTemplate, Tools
 from turnpoint.records import Message
 
 Ids = tuple[int, ...]
-Tools = Sequence[Mapping[str, Any]]
-
-_MARK = "@@sampled-reply@@"
+Replies = Literal["sampled", "template"]
 _PIECES_KEPT = 16384
 
 
@@ -35,23 +36,49 @@ class ChatRenderer:
         eos_ids: Iterable[int] | None = None,
         template_arguments: Mapping[str, Any] | None = None,
         tools: Tools | None = None,
+        replies: Replies = "sampled",
     ) -> None:
         """``template="plain"`` uses a ChatML-like template of our own (turns end with the tokenizer's EOS);
         ``eos_ids`` are the tokens that end a reply (default: EOS and the template's end-of-turn token);
         ``template_arguments`` are passed to the template, for example ``{"enable_thinking": False}``; ``tools`` are
-        shown in every prompt that names none of its own.
+        shown in every prompt that names none of its own; ``replies="template"`` renders earlier replies from their
+        text, as the template shows them, instead of keeping their tokens.
 
         Raises ``ConfigError`` if the tokenizer has no chat template, or none that shows earlier replies or tools.
         """
         self.tokenizer = tokenizer
-        self._plain = template == "plain"
-        self._arguments = dict(template_arguments or {})
-        self._tools = tools
+        self.replies = replies
+        self.template = ChatTemplate(
+            tokenizer, plain=template == "plain", arguments=template_arguments, tools=tools
+        )
         self._encode = lru_cache(maxsize=_PIECES_KEPT)(self._encode_text)
-        self._check_template()
-        self._reply_prefix, self.end_of_turn_id = self._probe_reply()
+        self.reply_prefix, after = self.template.around_reply()
+        """What the generation prompt puts in front of a reply beyond its header, as an empty think block."""
+        ends = [token for token in self._encode(after)[:3] if token in _special_ids(tokenizer)]
+        self.end_of_turn_id = ends[0] if ends else None
+        """The token with which the template ends a reply; None if it is ordinary text."""
         given = {self.end_of_turn_id, tokenizer.eos_token_id} if eos_ids is None else set(eos_ids)
         self.eos_ids: frozenset[int] = frozenset(i for i in given if i is not None)
+
+    @classmethod
+    def from_settings(
+        cls,
+        tokenizer: Any,
+        settings: PromptSettings,
+        *,
+        eos_ids: Iterable[int] = (),
+        tools: Tools | None = None,
+    ) -> Self:
+        """The renderer of a ``prompt`` section; ``eos_ids`` end a reply beside EOS and the template's own end."""
+        renderer = cls(
+            tokenizer,
+            template=settings.template,
+            template_arguments=settings.template_arguments,
+            tools=tools,
+            replies=settings.earlier_replies,
+        )
+        renderer.eos_ids |= frozenset(eos_ids)
+        return renderer
 
     def prompt_ids(self, messages: Sequence[Message], tools: Tools | None = None) -> Ids:
         """Token ids of ``messages`` with the generation prompt at the end.
@@ -59,6 +86,8 @@ class ChatRenderer:
         Without sampled replies this is exactly the encoded template. A reply that ends with its end-of-turn
         token does not get a second one; one that was cut off gets the template's.
         """
+        if self.replies == "template":
+            messages = [replace(message, token_ids=None) for message in messages]
         first, *rest = self._pieces(messages, tools)
         ids = list(self._encode(first))
         replies = (message.token_ids for message in messages if message.token_ids is not None)
@@ -69,7 +98,7 @@ class ChatRenderer:
 
     def text(self, messages: Sequence[Message], tools: Tools | None = None) -> str:
         """The rendered template as text, sampled replies by their content."""
-        return self._render([_as_dict(message) for message in messages], tools)
+        return self.template.render([_as_dict(message) for message in messages], tools)
 
     def reply_text(self, token_ids: Sequence[int]) -> str:
         """A sampled reply as text, without its end-of-turn token."""
@@ -104,17 +133,17 @@ class ChatRenderer:
     def _pieces(self, messages: Sequence[Message], tools: Tools | None) -> list[str]:
         """Template text before, between and after the sampled replies."""
         sampled = sum(message.token_ids is not None for message in messages)
-        mark = _MARK
+        mark = MARK
         while any(mark in message.content for message in messages if message.token_ids is None):
             mark = f"@{mark}+@"
         shown = [_as_dict(message, mark) for message in messages]
-        pieces = self._render(shown, tools).split(mark)
+        pieces = self.template.render(shown, tools).split(mark)
         if len(pieces) != sampled + 1:
             raise ConfigError(
                 f"the chat template shows {len(pieces) - 1} of {sampled} assistant messages, so a growing "
                 "conversation cannot be rendered; set template to 'plain', or history to a number of turns"
             )
-        return [piece + self._reply_prefix for piece in pieces[:-1]] + pieces[-1:]
+        return [piece + self.reply_prefix for piece in pieces[:-1]] + pieces[-1:]
 
     def _after(self, reply: Ids, piece: Ids) -> Ids:
         """``piece`` without the end-of-turn token that ``reply`` already has."""
@@ -125,60 +154,15 @@ class ChatRenderer:
                 return piece[position + 1 :]
         return piece
 
-    def _render(self, messages: list[dict[str, str]], tools: Tools | None, generate: bool = True) -> str:
-        if self._plain:
-            return self._render_plain(messages, generate)
-        return str(
-            self.tokenizer.apply_chat_template(
-                messages,
-                tools=list(tools or self._tools or ()) or None,
-                tokenize=False,
-                add_generation_prompt=generate,
-                **self._arguments,
-            )
-        )
-
-    def _render_plain(self, messages: list[dict[str, str]], generate: bool) -> str:
-        end = self.tokenizer.eos_token
-        turns = [f"<|im_start|>{message['role']}\n{message['content']}{end}\n" for message in messages]
-        return "".join(turns) + ("<|im_start|>assistant\n" if generate else "")
-
     def _encode_text(self, text: str) -> Ids:
         return tuple(self.tokenizer.encode(text, add_special_tokens=False)) if text else ()
 
-    def _check_template(self) -> None:
-        if self._plain and not self.tokenizer.eos_token:
-            raise ConfigError("template 'plain' ends turns with the tokenizer's EOS token, and it has none")
-        if not self._plain and not getattr(self.tokenizer, "chat_template", None):
-            raise ConfigError(
-                "the tokenizer has no chat template; give it one (tokenizer.chat_template), or set template "
-                "to 'plain' for a ChatML-like one"
-            )
-        if self._tools:
-            ask = [{"role": "user", "content": "question"}]
-            name = str(self._tools[0].get("function", {}).get("name"))
-            if self._plain or name not in self._render(ask, None):
-                raise ConfigError(
-                    "the environment has tools, but the model's chat template does not show them; choose a model "
-                    "whose template takes tools (Qwen, Llama 3.1, Mistral, ...)"
-                )
 
-    def _probe_reply(self) -> tuple[str, int | None]:
-        """What the generation prompt has beyond the header of an earlier reply (for example an empty think
-        block), and the token with which the template ends a reply (None if it is ordinary text)."""
-        ask = {"role": "user", "content": "question"}
-        asked = self._render([ask], None, generate=False)
-        prompted = self._render([ask], None)
-        pieces = self._render([ask, {"role": "assistant", "content": _MARK}, ask], None).split(_MARK)
-        if len(pieces) != 2:
-            return "", None
-        prefix = ""
-        if prompted.startswith(asked) and pieces[0].startswith(asked):
-            header, generation = pieces[0][len(asked) :], prompted[len(asked) :]
-            prefix = generation[len(header) :] if generation.startswith(header) else ""
-        special = {*self.tokenizer.all_special_ids, self.tokenizer.eos_token_id}
-        ends = [token for token in self._encode(pieces[1])[:3] if token in special]
-        return prefix, ends[0] if ends else None
+def _special_ids(tokenizer: Any) -> set[int]:
+    """Tokens that are marks, not text; some tokenizers list them among their added tokens only."""
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    marks = {token for token, entry in added.items() if entry.special}
+    return {*tokenizer.all_special_ids, tokenizer.eos_token_id, *marks}
 
 
 def _as_dict(message: Message, mark: str | None = None) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import numpy as np
 
 from turnpoint.config import ConfigError
 from turnpoint.policy import ScoreRequest
+from turnpoint.prompts import ChatRenderer
 from turnpoint.records import Episode, EpisodeWriter, Group, Reflection, Row, Turn
+from turnpoint.rollouts import Scorer
 from turnpoint.training.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
 from turnpoint.training.evaluate import evaluate
 from turnpoint.training.folder import continue_folder, write_header
@@ -110,14 +113,14 @@ class Trainer:
             groups = await run.method.collect(sampler.step(self.step), rollouts, run.teachers)
             collected = time.perf_counter()
             if run.config.train.recompute_old_logprobs:
-                await self._recompute(groups)
+                await recompute_logprobs(run.scorer, groups)
             rows = await run.method.credit(groups, run.scorer, run.teachers)
             credited = time.perf_counter()
         finally:
             await rollouts.close()
         update = run.policy.update(rows) if rows else {}
         tally = run.method.tally.take()
-        self._conserve(rollouts.sampled_tokens, rows, tally)
+        conserve(self.step, rollouts.sampled_tokens, rows, tally)
         self.step += 1
         if run.config.train.save_episodes:
             self._save_episodes(groups)
@@ -145,24 +148,6 @@ class Trainer:
         fresh = {name: value - self._teacher_totals.get(name, 0.0) for name, value in totals.items()}
         self._teacher_totals = dict(totals)
         return fresh
-
-    async def _recompute(self, groups: Sequence[Group]) -> None:
-        episodes = [e for g in groups for e in (*g.episodes, *g.branches)]
-        calls: list[Turn | Reflection] = [t for e in episodes for t in e.new_turns if t.response_ids]
-        calls += [e.reflection for e in episodes if e.reflection is not None and e.reflection.response_ids]
-        scored = await self.run.scorer.logprobs([ScoreRequest(c.prompt_ids, c.response_ids) for c in calls])
-        for call, logprobs in zip(calls, scored, strict=True):
-            call.logprobs = tuple(logprobs.tolist())
-
-    def _conserve(self, sampled: int, rows: Sequence[Row], tally: dict[str, float]) -> None:
-        """Every sampled token is in a row or was dropped by name; anything else is a defect of the method."""
-        in_rows = sum(len(row.response_ids) for row in rows)
-        dropped = sum(value for name, value in tally.items() if name.startswith("dropped_tokens/"))
-        if in_rows + dropped != sampled:
-            raise RuntimeError(
-                f"step {self.step}: {sampled} tokens were sampled, but {in_rows} are in rows and {dropped:.0f} were "
-                "dropped by name; the method lost or repeated turns"
-            )
 
     def _save_episodes(self, groups: Sequence[Group]) -> None:
         path = self.run.folder / "episodes" / f"step_{self.step:06d}.jsonl"
@@ -195,6 +180,30 @@ class Trainer:
         )  # fmt: skip
 
 
+async def recompute_logprobs(scorer: Scorer, groups: Sequence[Group]) -> None:
+    """Put the trainer's log-probs of every sampled token in place of the sampler's."""
+    episodes = [e for g in groups for e in (*g.episodes, *g.branches)]
+    calls: list[Turn | Reflection] = [t for e in episodes for t in e.new_turns if t.response_ids]
+    calls += [e.reflection for e in episodes if e.reflection is not None and e.reflection.response_ids]
+    scored = await scorer.logprobs([ScoreRequest(c.prompt_ids, c.response_ids) for c in calls])
+    for call, logprobs in zip(calls, scored, strict=True):
+        call.logprobs = tuple(logprobs.tolist())
+
+
+def conserve(step: int, sampled: int, rows: Sequence[Row], tally: dict[str, float]) -> None:
+    """Every sampled token is in a row or was dropped by name; anything else is a defect of the method.
+
+    Raises ``RuntimeError`` that gives the numbers.
+    """
+    in_rows = sum(len(row.response_ids) for row in rows)
+    dropped = sum(value for name, value in tally.items() if name.startswith("dropped_tokens/"))
+    if in_rows + dropped != sampled:
+        raise RuntimeError(
+            f"step {step}: {sampled} tokens were sampled, but {in_rows} are in rows and {dropped:.0f} were "
+            "dropped by name; the method lost or repeated turns"
+        )
+
+
 def rollout_metrics(groups: Sequence[Group]) -> dict[str, Any]:
     """What the episodes of a step look like, whatever the method."""
     episodes: list[Episode] = [episode for group in groups for episode in group.episodes]
@@ -209,5 +218,20 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, Any]:
         "interactions": len(turns) + branch_turns,
         "invalid": float(np.mean([not t.valid for t in turns])) if turns else 0.0,
         "truncated": float(np.mean([t.truncated for t in turns])) if turns else 0.0,
+        "rows_anew": rows_anew(episodes),
         "stops": dict(sorted(Counter(str(e.stop) for e in episodes).items())),
     }
+
+
+def rows_anew(episodes: Sequence[Episode]) -> float:
+    """Share of turns, after the first of their episodes, whose prompt does not extend the tokens before it.
+
+    Each of them begins a sequence of its own, because the template or the history rewrote what came before.
+    """
+    pairs = [(a, b) for episode in episodes for a, b in pairwise(episode.new_turns)]
+    anew = [
+        not ChatRenderer.extends((*a.prompt_ids, *a.response_ids), b.prompt_ids)
+        for a, b in pairs
+        if a.prompt_ids and b.prompt_ids
+    ]
+    return float(np.mean(anew)) if anew else 0.0

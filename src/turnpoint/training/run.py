@@ -56,17 +56,19 @@ class Run:
         return self.renderer.reply_text((await self.rollouts.complete(messages, key=key)).token_ids)
 
 
-def build_run(config: RunConfig, folder: Path, *, training: bool = True) -> Run:
+def build_run(config: RunConfig, folder: Path, *, training: bool = True, learning: bool = True) -> Run:
     """Build every part and check that they fit; raises ``ConfigError`` or ``EnvDataError`` otherwise.
 
-    Without ``training`` the scoring teachers are left out, and with them the check of what the method needs.
+    Without ``training`` the scoring teachers are left out, and with them the check of what the method needs; without
+    ``learning`` updates change no weight.
     """
     suite = config.env.build()
     prompter = Prompter(config.prompt, suite.instructions)
-    policy = config.policy.prepare(suite, prompter, cache=config.cache, seed=config.seed).build(
-        seed=config.seed
+    settings = config.policy.prepare(suite, prompter, cache=config.cache, seed=config.seed)
+    policy = (settings if learning else settings.without_learning()).build(seed=config.seed)
+    renderer = ChatRenderer.from_settings(
+        policy.tokenizer, config.prompt, eos_ids=policy.eos_ids, tools=getattr(suite, "tools", None)
     )
-    renderer = ChatRenderer(policy.tokenizer, tools=getattr(suite, "tools", None))
     method = config.method.build()
     run = Run(
         config, folder, suite, prompter, renderer, policy, method, Teachers(), Streams(config.seed),

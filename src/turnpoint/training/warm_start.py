@@ -18,7 +18,7 @@ from turnpoint.config import ConfigError
 from turnpoint.envs import EnvError, EnvSuite
 from turnpoint.policy.settings import LocalPolicySettings
 from turnpoint.policy.small import split_words
-from turnpoint.prompts import ChatRenderer, Prompter
+from turnpoint.prompts import ChatRenderer, Prompter, PromptSettings
 from turnpoint.records import Episode, Task
 from turnpoint.training.demonstrations import make_demonstrations
 from turnpoint.training.sft import SftProgress, SftReport, run_sft
@@ -93,7 +93,7 @@ def _make(
             model=str(folder), device=settings.device, threads=settings.threads, optimizer=warm.optimizer
         )
         policy = LocalPolicy(local, seed=seed)
-        renderer = ChatRenderer(policy.tokenizer)
+        renderer = ChatRenderer.from_settings(policy.tokenizer, prompter.settings, eos_ids=policy.eos_ids)
         episodes = make_demonstrations(
             suite, prompter, tasks, warm.play, seed=seed, limit=warm.demonstrations
         )
@@ -104,6 +104,14 @@ def _make(
         shutil.rmtree(folder / "training_state", ignore_errors=True)
     seconds = {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - cpu}
     (folder / REPORT).write_text(json.dumps({"format": FORMAT, **asdict(report), **seconds}, indent=1) + "\n")
+
+
+def _wording(settings: PromptSettings) -> dict[str, Any]:
+    """What a prompt section makes of a demonstration; how templates render it counts only where it was changed."""
+    rendering = ("template", "template_arguments", "earlier_replies")
+    plain = PromptSettings().model_dump(mode="json")
+    values = settings.model_dump(mode="json")
+    return {name: v for name, v in values.items() if name not in rendering or v != plain[name]}
 
 
 def _keep(fresh: Path, folder: Path) -> None:
@@ -144,7 +152,7 @@ def _key(
         "format": FORMAT,
         "size": {name: getattr(settings, name) for name in sizes},
         "warm_start": settings.warm_start.model_dump(mode="json"),
-        "prompt": prompter.settings.model_dump(mode="json"),
+        "prompt": _wording(prompter.settings),
         "env": [suite.name, suite.max_turns],
         "tasks": [[task.id, task.instruction, task.seed, dict(task.data)] for task in islice(tasks, 4096)],
         "words": sorted({word for text in texts for word in split_words(text)}),
