@@ -81,6 +81,7 @@ def test_recipes_are_valid_and_described(recipe: Path) -> None:
         (["train", "grpo_household", "method.gruop=2"], "did you mean 'group'"),
         (["train", "grpo_household", "env.games=/nowhere"], "/nowhere"),
         (["train", "grpo_household", "policy.kind=local", "policy.model=/nowhere"], "/nowhere"),
+        (["train", "stride_household", "scoring.model=/nowhere"], "turnpoint train teacher_household"),
         (["resume", "/nowhere"], "is not a run folder"),
         (["envs", "check", "householt"], "did you mean 'household'"),
         (["sft", "/nowhere", "/nowhere.jsonl", "--out", "/tmp/never-made"], "/nowhere"),

@@ -63,6 +63,7 @@ def build_run(config: RunConfig, folder: Path, *, training: bool = True, learnin
     ``learning`` updates change no weight.
     """
     suite = config.env.build()
+    _refuse_early(config, suite, training=training)
     prompter = Prompter(config.prompt, suite.instructions)
     settings = config.policy.prepare(suite, prompter, cache=config.cache, seed=config.seed)
     policy = (settings if learning else settings.without_learning()).build(seed=config.seed)
@@ -78,13 +79,26 @@ def build_run(config: RunConfig, folder: Path, *, training: bool = True, learnin
         run.teachers.naming = config.teacher.build(suite, run.complete)
     config.method.check_backend(config.policy, policy.capabilities, config.prompt)
     if training:
+        add_scoring(run)
+        config.method.check(suite.capabilities, run.teachers)
+    return run
+
+
+def _refuse_early(config: RunConfig, suite: EnvSuite, *, training: bool) -> None:
+    """What cannot work whatever the policy is: said before minutes go into making one."""
+    if training:
         if config.train.steps and not config.method.trains:
             raise ConfigError(
                 f"method '{config.method.kind}' only prompts the policy, but train.steps is {config.train.steps}; set "
                 "train.steps=0, or use turnpoint eval"
             )
-        add_scoring(run)
-        config.method.check(suite.capabilities, run.teachers)
+        if config.scoring and not config.method.asks_scoring:
+            raise ConfigError(
+                f"scoring is set, but method '{config.method.kind}' with these settings asks no scoring teacher; "
+                "remove scoring, or choose a method that distils from one (opd, sod, stride, fast_opd, tcod, turnopd)"
+            )
+        for domain, settings in config.scoring.items():
+            settings.precheck(_section(config, domain))
     for split, needed in (
         ("train", config.train.tasks_per_step if config.train.steps else 0),
         (config.eval.split, 1),
@@ -94,22 +108,22 @@ def build_run(config: RunConfig, folder: Path, *, training: bool = True, learnin
                 f"environment '{suite.name}' has {len(suite.tasks(split))} tasks in split '{split}', "
                 f"but at least {needed} are needed; add tasks or lower train.tasks_per_step"
             )
-    return run
+
+
+def _section(config: RunConfig, domain: str) -> str:
+    """Name of a scoring teacher's settings in messages."""
+    return "scoring" if list(config.scoring) == [DEFAULT_DOMAIN] else f"scoring.{domain}"
 
 
 def add_scoring(run: Run) -> None:
-    """Build the scoring teachers of the config; raises ``ConfigError`` if one is missing, unfit or not asked."""
+    """Build the scoring teachers of the config; raises ``ConfigError`` if one is missing or unfit."""
     config = run.config
-    if config.scoring and not config.method.asks_scoring:
-        raise ConfigError(
-            f"scoring is set, but method '{config.method.kind}' with these settings asks no scoring teacher; remove "
-            "scoring, or choose a method that distils from one (opd, sod, stride, fast_opd, tcod, turnopd)"
-        )
     student = Student(run.policy, run.prompter, run.renderer, run.suite)
     teachers = {}
     for domain, settings in config.scoring.items():
-        section = "scoring" if list(config.scoring) == [DEFAULT_DOMAIN] else f"scoring.{domain}"
-        teachers["" if domain == DEFAULT_DOMAIN else domain] = settings.build(student, section)
+        teachers["" if domain == DEFAULT_DOMAIN else domain] = settings.build(
+            student, _section(config, domain)
+        )
     run.teachers.scoring = teachers
     if teachers and "" not in teachers:
         for task in run.suite.tasks("train"):

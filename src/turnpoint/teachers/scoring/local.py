@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import PositiveFloat, PositiveInt
 
+from turnpoint.config import ConfigError
 from turnpoint.policy.passages import Passage
 from turnpoint.policy.protocol import Floats
 from turnpoint.records import Episode, Turn
@@ -46,6 +47,14 @@ class LocalScoringSettings(ScoringTeacherSettings):
     """Most tokens, padding included, in one forward pass."""
     batch: PositiveInt = 32
     """Episodes after which a batch does not wait for more to become ready."""
+
+    def precheck(self, section: str) -> None:
+        if not (self.model / "config.json").is_file():
+            raise ConfigError(
+                f"{section}.model is '{self.model}', which is no folder of a model (it has no config.json); give the "
+                "folder of a saved model, such as the policy/ of a checkpoint, or make one first: turnpoint train "
+                "teacher_household makes the one that the household recipes name"
+            )
 
     def build(self, student: Student, section: str = "scoring") -> LocalScoring:
         from turnpoint.policy.local.frozen import FrozenModel

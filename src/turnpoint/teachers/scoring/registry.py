@@ -27,6 +27,9 @@ class ScoringTeacherSettings(Settings):
     kind: str
     """Which scoring teacher."""
 
+    def precheck(self, section: str) -> None:
+        """Raise ``ConfigError`` for what is wrong whatever the student is; before one is made."""
+
     def build(self, student: Student, section: str = "scoring") -> ScoringTeacher:
         """The teacher; ``section`` names its settings in messages.
 
