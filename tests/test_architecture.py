@@ -35,6 +35,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "training": {
         "config", "envs", "methods", "pivots", "policy", "prompts", "records", "rollouts", "teachers",
     },
+    "preflight": {
+        "config", "envs", "methods", "policy", "prompts", "records", "rollouts", "teachers", "training",
+    },
     "exchange": {"records"},
     "inspector": {"config", "pivots", "records", "training"},
     "testing": {

@@ -6,6 +6,7 @@ import typer
 
 from turnpoint.cli import (
     analyse,
+    check,
     compare,
     diagnose,
     envs,
@@ -32,6 +33,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("train")(train.train)
+app.command("check")(check.check)
 app.command("resume")(resume.resume)
 app.command("eval")(evaluate.evaluate)
 app.command("diagnose")(diagnose.diagnose)

@@ -1,0 +1,72 @@
+"""What a training step will cost, extrapolated from the tiny one."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from turnpoint.preflight.bench import Bench, TinyStep
+from turnpoint.preflight.report import NotApplicable
+from turnpoint.preflight.tokens import trained
+
+_TEACHER = (
+    "requests", "reports", "recoveries", "scored_tokens", "read_tokens", "prompt_tokens", "completion_tokens",
+)  # fmt: skip
+"""What teachers count that grows with the work."""
+
+
+async def table(bench: Bench) -> str:
+    """Tokens by kind, teacher calls and seconds of a step and of the run."""
+    step, config = bench.need_step(), bench.run.config
+    if not bench.tasks:
+        raise NotApplicable("there is no training task")
+    scale = config.train.tasks_per_step / len(bench.tasks)
+    bench.cost = {
+        name: {"tiny": value, "step": value * scale, "run": value * scale * config.train.steps}
+        for name, value in figures(bench, step).items()
+    }
+    seconds = bench.cost["seconds"]
+    return (
+        f"a step of {config.train.tasks_per_step} tasks: about {bench.cost['sampled tokens']['step']:,.0f} sampled and "
+        f"{bench.cost['trained tokens']['step']:,.0f} trained tokens, {seconds['step']:,.1f} s; {config.train.steps} "
+        f"steps {seconds['run'] / 3600:,.2f} h (scaled from {len(bench.tasks)} tasks; larger batches are faster)"
+    )
+
+
+def figures(bench: Bench, step: TinyStep) -> dict[str, float]:
+    """Numbers of the tiny step."""
+    turns = [turn for _, turn in step.turns]
+    teachers = {
+        name.replace("/", " "): value
+        for name, value in step.teachers.items()
+        if name.rsplit("/", 1)[-1] in _TEACHER and value
+    }
+    return {
+        "episodes": float(len(step.episodes)),
+        "turns": float(len(turns)),
+        "prompt tokens": float(sum(len(call.prompt_ids) for call in step.calls)),
+        "prompt tokens read anew": float(fresh_tokens(step)),
+        "sampled tokens": float(step.sampled_tokens),
+        "dropped tokens": sum(n for name, n in step.tally.items() if name.startswith("dropped_tokens/")),
+        "rows": float(len(step.rows)),
+        "trained tokens": float(sum(row.trained_tokens for row in step.rows)),
+        "tokens with an advantage": float(sum(int((trained(row) != 0).sum()) for row in step.rows)),
+        "tokens through the update": float(bench.update.get("tokens_processed", 0.0)),
+        **teachers,
+        "seconds collecting": step.seconds_collect,
+        "seconds crediting": step.seconds_credit,
+        "seconds updating": bench.seconds_update,
+        "seconds": step.seconds_collect + step.seconds_credit + bench.seconds_update,
+    }
+
+
+def fresh_tokens(step: TinyStep) -> int:
+    """Prompt tokens that no earlier turn of the same episode holds, which a key-value cache leaves to read."""
+    total = 0
+    for episode in step.episodes:
+        turns = [turn for turn in episode.new_turns if turn.response_ids]
+        total += len(turns[0].prompt_ids) if turns else 0
+        for before, turn in pairwise(turns):
+            held = (*before.prompt_ids, *before.response_ids)
+            extends = turn.prompt_ids[: len(held)] == held
+            total += len(turn.prompt_ids) - (len(held) if extends else 0)
+    return total
