@@ -88,7 +88,7 @@ def test_a_recipe_trains_and_resumes_bitwise(
     steps = [r for r in read_metrics(tmp_path / "whole" / "metrics.jsonl") if r["kind"] == "train"]
     if method != "pivotrl":  # answers of so weak an agent are all wrong, so there is no turn to learn from
         assert sum(step["rows"] for step in steps) > 0
-    assert steps[1]["update/grad_norm"] == 0 or weights(first) != weights(second)
+        assert steps[1]["update/grad_norm"] == 0 or weights(first) != weights(second)
 
 
 def weights(checkpoint: Path) -> bytes:
