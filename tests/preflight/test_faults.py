@@ -97,6 +97,12 @@ def test_an_endpoint_with_other_weights_than_those_of_its_folder(
         run(scoring.fresh_scorer, bench)
 
 
+def test_a_scoring_teacher_that_nobody_asks(bench_of: MakeBench) -> None:
+    bench = bench_of(step=False, method={"kind": "grpo", "group": 2})
+    with pytest.raises(Fault, match="remove scoring"):
+        run(scoring.fit, bench)
+
+
 class Deaf(OPD):
     """Asks the teacher and trains something else."""
 

@@ -27,6 +27,11 @@ _TRIED = 4
 async def fit(bench: Bench) -> str:
     """Teachers can be built, read the student's tokens, and are what the method needs."""
     run = bench.run
+    if run.config.scoring and not run.config.method.asks_scoring:
+        raise Fault(
+            f"scoring is set, but method '{run.config.method.kind}' with these settings asks no scoring teacher, so "
+            "its signal reaches nothing; remove scoring, or choose a method that distils from one"
+        )
     add_scoring(run)
     run.config.method.check(run.suite.capabilities, run.teachers)
     bench.remember_scores()

@@ -17,6 +17,10 @@ Call = Turn | Reflection
 async def tiny_step(bench: Bench) -> str:
     """The method collects and credits episodes of a few tasks."""
     method = bench.run.config.method
+    if not method.trains and bench.run.config.train.steps:
+        raise Fault(
+            f"method '{method.kind}' only prompts the policy; set train.steps=0, or use turnpoint eval"
+        )
     if not method.trains:
         raise NotApplicable(f"method '{method.kind}' only prompts the policy")
     step = await bench.first_step()
@@ -112,7 +116,7 @@ async def same_history(bench: Bench) -> str:
                     "is not in the prompt as it was sampled: its ids are stale (reasoning stripped, or text encoded "
                     "again); set prompt.earlier_replies=template, which starts a row for each turn"
                 )
-    anew = rows_anew(bench.need_step().episodes)
+    anew = rows_anew([episode for group in bench.need_step().groups for episode in group.episodes])
     return (
         f"{len(turns)} prompts; {100 * anew:.0f} % of later turns begin a row of their own (metric rows_anew)"
     )
