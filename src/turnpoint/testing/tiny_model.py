@@ -23,7 +23,7 @@ def write_tiny_model(folder: Path, *, context: int = 65536, width: int = 16, see
     inner = Tokenizer(models.BPE({text: n for n, text in enumerate([*special, *alphabet])}, []))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(
+    tokenizer = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=inner,
         eos_token="<|im_end|>",
         pad_token="<|im_end|>",
@@ -46,5 +46,5 @@ def write_tiny_model(folder: Path, *, context: int = 65536, width: int = 16, see
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=None,
     )
-    Qwen3ForCausalLM(config).save_pretrained(folder)
+    Qwen3ForCausalLM(config).save_pretrained(folder)  # type: ignore[no-untyped-call]
     return folder

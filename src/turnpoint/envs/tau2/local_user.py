@@ -23,7 +23,7 @@ def _handler() -> Any:
     from litellm import CustomLLM
     from litellm.types.utils import Choices, Message, ModelResponse, Usage
 
-    class LocalUser(CustomLLM):
+    class LocalUser(CustomLLM):  # type: ignore[misc]
         """Answers completions with ``generate``; tool calls are read from the reply as everywhere."""
 
         def completion(self, *args: Any, **given: Any) -> Any:
@@ -38,7 +38,7 @@ def _handler() -> Any:
             response = ModelResponse(model=given["model"])
             message = Message(role="assistant", content=text)
             response.choices = [Choices(message=message, finish_reason="stop", index=0)]
-            response.usage = Usage(prompt_tokens=0, completion_tokens=0, total_tokens=0)  # type: ignore[attr-defined]
+            response.usage = Usage(prompt_tokens=0, completion_tokens=0, total_tokens=0)
             return response
 
     return LocalUser()
@@ -62,4 +62,5 @@ def say(folder: str, messages: list[Any], max_tokens: int, temperature: float) -
 def _load(folder: str) -> Any:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder).eval()
+    model: Any = AutoModelForCausalLM.from_pretrained(folder)
+    return AutoTokenizer.from_pretrained(folder), model.eval()

@@ -72,13 +72,11 @@ class SimulatedUser:
     def __init__(self, settings: UserSettings, task: Any, tools: Any) -> None:
         from tau2.user.user_simulator import UserSimulator
 
-        model, arguments = (
-            settings.model,
-            {
-                "temperature": settings.temperature,
-                "max_tokens": settings.max_tokens,
-            },
-        )
+        model = settings.model
+        arguments: dict[str, Any] = {
+            "temperature": settings.temperature,
+            "max_tokens": settings.max_tokens,
+        }
         if settings.kind == "local":
             from turnpoint.envs.tau2.local_user import PROVIDER, register
 
