@@ -19,4 +19,4 @@ if [ ! -f "$venv/.ready" ] || [ "requirements/$name.txt" -nt "$venv/.ready" ]; t
   touch "$venv/.ready"
 fi
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
-exec "$venv/bin/python" -m pytest -m "$name" "tests/real_$name" "$@"
+exec "$venv/bin/python" -m pytest -rs -m "$name" "tests/real_$name" "$@"
