@@ -29,15 +29,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--recipe", default="recipes/quickstart.yaml")
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--set", nargs="*", default=[], help="further overrides for every run")
     options = parser.parse_args()
-    seconds: dict[str, list[float]] = {method: [] for method in METHODS}
-    parts: dict[str, list[list[float]]] = {method: [] for method in METHODS}
+    seconds: dict[str, list[float]] = {method: [] for method in options.methods}
+    parts: dict[str, list[list[float]]] = {method: [] for method in options.methods}
     with tempfile.TemporaryDirectory() as folder:
         for number in range(options.rounds):
-            for method, overrides in METHODS.items():
+            for method, overrides in ((name, METHODS[name]) for name in options.methods):
                 common = (f"train.steps={options.steps}", "policy.optimizer.lr=0", "policy.optimizer.lr_rest=0",
                           "eval.before=false", "eval.every=0", "eval.tasks=2", "train.checkpoint_every=0",
                           "train.save_episodes=false")  # fmt: skip
@@ -49,8 +50,10 @@ def main() -> None:
                 seconds[method].append(float(np.mean([step["seconds"] for step in steps])))
                 parts[method].append([float(np.mean([step[part] for step in steps])) for part in PARTS])
     rows = []
-    for method in METHODS:
-        ratios = [mine / base for mine, base in zip(seconds[method], seconds["GRPO"], strict=True)]
+    for method in options.methods:
+        ratios = [
+            mine / base for mine, base in zip(seconds[method], seconds[options.methods[0]], strict=True)
+        ]
         collect, credit, update = np.mean(parts[method], axis=0)
         rows.append(
             [method, f"{np.median(seconds[method]):.2f}", f"{100 * (np.median(ratios) - 1):+.1f} %",
@@ -58,7 +61,10 @@ def main() -> None:
              f"{collect:.2f} / {credit:.2f} / {update:.2f}"]
         )  # fmt: skip
     print(
-        markdown_table(["method", "seconds a step", "over GRPO", "range", "collect / credit / update"], rows)
+        markdown_table(
+            ["method", "seconds a step", f"over {options.methods[0]}", "range", "collect / credit / update"],
+            rows,
+        )
     )
 
 
