@@ -96,6 +96,8 @@ async def _take(rollouts: Rollouts, env: EnvCopy, episode: Episode, taken: Taken
     if step.done:
         reason = StopReason.SUCCESS if step.success else StopReason.FAILURE
         end_episode(episode, reason, success=bool(step.success))
+    elif len(episode.turns) >= rollouts.max_turns:
+        end_episode(episode, StopReason.MAX_TURNS, success=False)
 
 
 async def _speak(rollouts: Rollouts, env: EnvCopy, episode: Episode, taken: TakenTurn) -> Turn:
