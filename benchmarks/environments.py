@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -57,9 +58,12 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=50)
     parser.add_argument("--markdown", action="store_true", help="a table instead of JSON")
     parser.add_argument("--products", type=int, help="measure WebShop with so many generated products")
+    parser.add_argument("--keep", type=Path, help="keep that catalogue in this folder")
     options = parser.parse_args()
     if options.products:
-        print(json.dumps(large_shop(options.products, options.episodes), indent=1))
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = options.keep or Path(scratch)
+            print(json.dumps(large_shop(options.products, options.episodes, folder), indent=1))
         return
     kinds = [options.kind] if options.kind else env_registry.names()
     lines = [
@@ -154,24 +158,74 @@ def choose_observed(env: Env, observation: Observation, rng: random.Random) -> s
     return next(iter(env.best_actions("observed")), None)
 
 
-def large_shop(products: int, episodes: int) -> dict[str, object]:
-    """WebShop with a large generated catalogue, prepared into a file as the released one is."""
+def large_shop(products: int, episodes: int, folder: Path) -> dict[str, object]:
+    """WebShop with a large generated catalogue, prepared into a file as the released one is.
+
+    Preparing and playing happen in processes of their own, so that the memory of each is its own. The file stays in
+    ``folder``, and is used again if it is there.
+    """
+    path = folder / f"webshop_{products}.sqlite"
+    prepared = {} if path.is_file() else in_process("prepare_shop", products, str(path))
+    return {"products": products, **prepared, "file_mib": round(path.stat().st_size / 2**20, 1)} | in_process(
+        "play_shop", str(path), episodes
+    )
+
+
+def prepare_shop(products: int, path: str) -> dict[str, object]:
+    """Write the catalogue; seconds of CPU and peak memory."""
     from turnpoint.envs.webshop.generator import generate, tag
     from turnpoint.envs.webshop.prepare import write_catalogue
 
-    with tempfile.TemporaryDirectory() as folder:
-        path, began = Path(folder) / "webshop.sqlite", time.process_time()
-        store = write_catalogue(generate(products, 0), path, tag, {"nouns": "generated", "source": {}})
-        goals = store.items
-        store.close()
-        prepared, size = time.process_time() - began, path.stat().st_size
-        peak = resident()
-        line = measure("webshop", [f"catalogue={path}"], episodes)
-    result: dict[str, object] = {
-        "products": products, "goals": goals, "prepare_s": round(prepared, 1), "file_mib": round(size / 2**20, 1),
-        "memory_after_prepare_mib": round(peak, 1),
+    began = time.process_time()
+    store = write_catalogue(
+        generate(products, 0), Path(path), tag, {"nouns": "generated", "source": {"products": products}}
+    )
+    return {
+        "goals": store.items, "prepare_cpu_s": round(time.process_time() - began, 1), "prepare_peak_mib": peak_memory()
     }  # fmt: skip
-    return result | (asdict(line) if line is not None else {})
+
+
+def play_shop(path: str, episodes: int) -> dict[str, object]:
+    """Start on a prepared catalogue, search it, and play; nothing else has been done in this process."""
+    began, memory = time.process_time(), peak_memory()
+    suite = env_registry.parse(
+        {"kind": "webshop", "catalogue": path, "valid_tasks": max(2, episodes)}
+    ).build()
+    started = time.process_time() - began
+    times = Times()
+    for task in suite.tasks("valid")[:episodes]:
+        for length in (3, 6, None):  # a few words of the instruction, and all of it
+            words = " ".join(task.instruction.split(", and price")[0].split()[:length])
+            times.of("search", lambda words=words: suite.search(words.lower()))  # type: ignore[misc, attr-defined]
+    play(suite, suite.tasks("valid")[:episodes], choose_random, times)
+    return {
+        "start_cpu_s": round(started, 2), "search_ms": times.mean("search"), "worst_search_ms": times.worst("search"),
+        "searches": len(times.taken["search"]), "reset_ms": times.mean("reset"), "step_ms": times.mean("step"),
+        "play_memory_mib": round(peak_memory() - memory, 1), "play_peak_mib": peak_memory(),
+    }  # fmt: skip
+
+
+def in_process(function: str, *arguments: object) -> dict[str, object]:
+    """What a function of this module gives in a fresh process."""
+    code = (
+        "import json, sys; from benchmarks import environments as here; "
+        "print(json.dumps(getattr(here, sys.argv[1])(*json.loads(sys.argv[2]))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, function, json.dumps(arguments)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def peak_memory() -> float:
+    """Most resident memory that this process has had, MiB."""
+    import resource
+
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
 
 
 def resident() -> float:

@@ -7,6 +7,7 @@ import json
 import sqlite3
 import threading
 import zlib
+from array import array
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -17,14 +18,21 @@ import numpy as np
 from turnpoint.envs.bm25 import BM25, IndexBuilder, Postings
 from turnpoint.envs.protocol import EnvDataError
 
-FORMAT = 1
+FORMAT = 2
 """Raised whenever a file of an earlier version reads differently."""
 _TABLES = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE records (number INTEGER PRIMARY KEY, key TEXT UNIQUE, body BLOB);
 CREATE TABLE items (number INTEGER PRIMARY KEY, body BLOB);
 CREATE TABLE terms (term TEXT PRIMARY KEY, documents BLOB, counts BLOB) WITHOUT ROWID;
+CREATE TABLE labels (label TEXT PRIMARY KEY, documents BLOB) WITHOUT ROWID;
 """
+_SCRATCH = """
+ATTACH DATABASE '' AS scratch;
+PRAGMA scratch.journal_mode=OFF;
+CREATE TABLE scratch.held (place INTEGER PRIMARY KEY, body BLOB);
+"""
+"""A file of SQLite's own that goes away with the connection: items wait there for their place."""
 
 
 class TextStoreWriter:
@@ -38,17 +46,20 @@ class TextStoreWriter:
             self._part = path.with_name(f"{path.name}.part")
             self._part.unlink(missing_ok=True)
         self._base = sqlite3.connect(self._part or ":memory:", check_same_thread=False)
-        self._base.executescript(f"PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;{_TABLES}")
-        self._index, self._hash, self._items = IndexBuilder(), hashlib.sha256(), 0
+        self._base.executescript(f"PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;{_TABLES}{_SCRATCH}")
+        self._index, self._hash, self._items, self._held = IndexBuilder(), hashlib.sha256(), 0, 0
+        self._labels: dict[str, array[int]] = {}
 
     @property
     def records(self) -> int:
         """Records so far."""
         return len(self._index.lengths)
 
-    def add(self, key: str, record: Any, text: str) -> int:
-        """Add a record (plain JSON) that ``text`` finds; gives its number. Raises ``EnvDataError`` for a
-        key that is taken."""
+    def add(self, key: str, record: Any, text: str, labels: Iterable[str] = ()) -> int:
+        """Add a record (plain JSON) that ``text`` and each of ``labels`` find; gives its number.
+
+        Raises ``EnvDataError`` for a key that is taken.
+        """
         body = _pack(record)
         try:
             self._base.execute(
@@ -59,28 +70,48 @@ class TextStoreWriter:
         self._hash.update(
             key.encode() + b"\0" + body + b"\0" + text.encode("utf-8", "backslashreplace") + b"\n"
         )
+        for label in dict.fromkeys(labels):
+            self._labels.setdefault(label, array("i")).append(self.records)
         return self._index.add(text)
 
     def add_items(self, items: Iterable[Any]) -> int:
         """Add items (plain JSON) in order; gives how many there are now."""
         for item in items:
-            body = _pack(item)
-            self._base.execute("INSERT INTO items VALUES (?, ?)", (self._items, body))
-            self._hash.update(b"item\0" + body + b"\n")
-            self._items += 1
+            self._add_item(_pack(item))
         return self._items
+
+    def hold(self, item: Any) -> int:
+        """Keep an item outside of memory until ``add_held``; gives its place among those that are held."""
+        self._base.execute("INSERT INTO held VALUES (?, ?)", (self._held, _pack(item)))
+        self._held += 1
+        return self._held - 1
+
+    def add_held(self, places: Iterable[int]) -> int:
+        """Add held items in this order; gives how many items there are now."""
+        for place in places:
+            row = self._base.execute("SELECT body FROM held WHERE place=?", (place,)).fetchone()
+            self._add_item(row[0])
+        return self._items
+
+    def _add_item(self, body: bytes) -> None:
+        self._base.execute("INSERT INTO items VALUES (?, ?)", (self._items, body))
+        self._hash.update(b"item\0" + body + b"\n")
+        self._items += 1
 
     def finish(self, meta: dict[str, Any]) -> TextStore:
         """Write the index and what the header says, and open the store."""
         for term, postings in self._index.terms():
             blobs = (postings.documents.tobytes(), postings.counts.tobytes())
             self._base.execute("INSERT INTO terms VALUES (?, ?, ?)", (term, *blobs))
+        found = [(label, numbers.tobytes()) for label, numbers in sorted(self._labels.items())]
+        self._base.executemany("INSERT INTO labels VALUES (?, ?)", found)
         facts = {"format": FORMAT, "records": self.records, "items": self._items} | meta
         facts["sha256"] = self._hash.hexdigest()
         self._base.execute("INSERT INTO meta VALUES ('facts', ?)", (_pack(facts).decode(),))
         lengths = np.array(self._index.lengths, np.int32).tobytes()
         self._base.execute("INSERT INTO meta VALUES ('lengths', ?)", (sqlite3.Binary(lengths),))
         self._base.commit()
+        self._base.execute("DETACH DATABASE scratch")
         if self._path is None or self._part is None:
             return TextStore(self._base)
         self._base.close()
@@ -124,6 +155,11 @@ class TextStore:
         if row is None:
             return None
         return Postings(np.frombuffer(row[0], np.int32), np.frombuffer(row[1], np.uint16))
+
+    def labelled(self, label: str) -> tuple[int, ...]:
+        """Numbers of the records with this label, ascending."""
+        row = self._row("SELECT documents FROM labels WHERE label=?", label)
+        return () if row is None else tuple(np.frombuffer(row[0], np.int32).tolist())
 
     def searcher(self, *, k1: float, b: float) -> BM25:
         """BM25 over the records' texts."""

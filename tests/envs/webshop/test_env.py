@@ -179,3 +179,39 @@ def test_what_cannot_be_played_is_refused(generated: WebShopSuite) -> None:
     ):
         with pytest.raises(ValueError, match=reason):
             WebShopSettings(**wrong)
+
+
+def found(suite: WebShopSuite, query: str) -> list[Any]:
+    return [suite.product(number) for number in suite.search(query)]
+
+
+def test_special_searches_list_by_attribute_category_and_query(generated: WebShopSuite) -> None:
+    products = [generated.product(number) for number in range(generated.store.count)]
+    categories = {p.number: generated.store.record(p.number)["category"] for p in products}
+    assert found(generated, "<a> machine wash") == [p for p in products if "machine wash" in p.attributes]
+    assert found(generated, "<c> clothing and more") == [
+        p for p in products if categories[p.number] == "clothing"
+    ]
+    assert found(generated, "<q> lamp") == [p for p in products if p.query == "lamp"]
+    assert len(found(generated, "<c> clothing")) > 10
+    assert found(generated, "<a> nothing like it") == found(generated, "<c>") == []
+    env = generated.make()
+    env.reset(generated.tasks("train")[0])
+    total = len(found(generated, "<c> clothing"))
+    assert f"Page 1 (Total results: {total})" in env.step("search[<c> clothing]").observation.text
+
+
+def test_random_products_are_drawn_once_for_a_seed(generated: WebShopSuite) -> None:
+    drawn = generated.search("<r>")
+    assert len(set(drawn)) == 50
+    assert drawn == WebShopSettings().build().search("<r> whatever")
+    assert drawn != WebShopSettings(price_seed=1).build().search("<r>")
+
+
+def test_special_searches_of_the_released_catalogue(real: WebShopSuite) -> None:
+    attributes = {a for number in range(real.store.count) for a in real.product(number).attributes}
+    assert all(real.search(f"<a> {a}") for a in sorted(attributes)[:50])
+    assert (
+        sum(len(real.search(f"<c> {c}")) for c in ("beauty", "electronics", "fashion", "garden", "grocery"))
+        == 1000
+    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable, Iterator
+from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -145,9 +146,9 @@ def human_goals(number: int, record: dict[str, Any]) -> Iterator[dict[str, Any]]
         }
 
 
-def shuffled(goals: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def shuffled(goals: array[int]) -> array[int]:
     """Goals in WebShop's order."""
-    order = list(goals)
+    order = goals[:]
     random.Random(SHUFFLE_SEED).shuffle(order)
     return order
 

@@ -12,6 +12,7 @@ import hashlib
 import json
 import lzma
 import re
+from array import array
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -51,19 +52,18 @@ def write_catalogue(
     ``path``: the file; None keeps it in memory. Raises ``EnvDataError`` if no product has a goal.
     """
     writer = TextStoreWriter(path)
-    synthetic: list[dict[str, Any]] = []
-    human: list[dict[str, Any]] = []
+    synthetic, human = array("q"), array("q")  # places of goals, which wait outside of memory for their order
     for record in products:
         record["nouns"] = tagger(record["title"])
-        number = writer.add(record["asin"], record, search_text(record))
-        synthetic += synthetic_goals(number, record)
-        human += human_goals(number, record)
+        number = writer.add(record["asin"], record, search_text(record), labels_of(record))
+        synthetic.extend(map(writer.hold, synthetic_goals(number, record)))
+        human.extend(map(writer.hold, human_goals(number, record)))
     if not synthetic and not human:
         raise EnvDataError(
             "no product has an instruction, so there is nothing to buy; add WebShop's items_ins file"
         )
-    writer.add_items(shuffled(synthetic))
-    writer.add_items(shuffled(human))
+    writer.add_held(shuffled(synthetic))
+    writer.add_held(shuffled(human))
     counts = {"products": writer.records, "goals": {"synthetic": len(synthetic), "human": len(human)}}
     return writer.finish(counts | facts)
 
@@ -73,6 +73,12 @@ def search_text(record: dict[str, Any]) -> str:
     options = ", and ".join(f"{name}: {', '.join(values)}" for name, values in record["options"])
     first = record["bullets"][0] if record["bullets"] else ""
     return f"{record['title']} {record['description']} {first} {options}".lower()
+
+
+def labels_of(record: dict[str, Any]) -> list[str]:
+    """What WebShop's searches by ``<a>``, ``<c>`` and ``<q>`` find a product by."""
+    attributes = [f"<a> {attribute}" for attribute in record["attributes"]]
+    return [*attributes, f"<c> {record['category']}", f"<q> {record['query']}"]
 
 
 def record_of(

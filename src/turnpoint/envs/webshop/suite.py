@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -29,7 +30,9 @@ INSTRUCTIONS = (
 )
 _DESKS_KEPT = 128
 _PRODUCTS_KEPT = 4096
-_SEARCHES_KEPT = 2048
+_SEARCHES_KEPT, _LISTS_KEPT = 2048, 8
+SPECIAL = ("<r>", "<a>", "<c>", "<q>")
+"""First words of searches that do not rank: random products, an attribute, a category, a collecting query."""
 
 
 class WebShopSuite:
@@ -47,7 +50,8 @@ class WebShopSuite:
         self.sha256 = str(self.store.facts["sha256"])
         self._search = self.store.searcher(k1=settings.search.k1, b=settings.search.b)
         self.product = lru_cache(maxsize=_PRODUCTS_KEPT)(self._product)
-        self.search = lru_cache(maxsize=_SEARCHES_KEPT)(self._found)
+        self._ranked = lru_cache(maxsize=_SEARCHES_KEPT)(self._found)
+        self._listed = lru_cache(maxsize=_LISTS_KEPT)(self._special)
         goals: dict[str, int] = self.store.facts["goals"]
         count = goals[settings.goals]
         if count < 2:
@@ -97,6 +101,10 @@ class WebShopSuite:
         """Number of the product with this id."""
         return self.store.number(asin)
 
+    def search(self, query: str) -> tuple[int, ...]:
+        """Products found by BM25, best first; after one of ``SPECIAL`` all that it means, in the catalogue's order."""
+        return self._listed(query) if query.split(" ", 1)[0] in SPECIAL else self._ranked(query)
+
     def _texts(self) -> Iterable[str]:
         yield f"WebShop Instruction: {pages.THANKS} {pages.SCORED} Chosen: [SEP] search[] click[]"
         yield "No reviews found No Description No Features N.A."
@@ -125,6 +133,17 @@ class WebShopSuite:
         # WebShop breaks ties of scores by the products' ids.
         ranked = sorted(hits, key=lambda hit: (-hit[1], self.product(hit[0]).asin))
         return tuple(number for number, _ in ranked)
+
+    def _special(self, query: str) -> tuple[int, ...]:
+        """As WebShop's engine does it, but ``<r>`` draws once per ``price_seed``, so that a page can be returned to."""
+        first, *rest = query.split(" ")
+        if first == "<r>":
+            count = min(self.settings.search.results, self.store.count)
+            return tuple(
+                random.Random(f"search/{self.settings.price_seed}").sample(range(self.store.count), count)
+            )
+        wanted = " ".join(rest[:1] if first == "<c>" else rest).strip()  # a category is one word
+        return self.store.labelled(f"{first} {wanted}")
 
     def _task(self, split: str, number: int) -> Task:
         place = self._offset + self._first[split] + number
