@@ -13,6 +13,7 @@ from turnpoint.cli import (
     evaluate,
     export,
     fork,
+    gpu_smoke,
     inspect,
     methods,
     recipes,
@@ -34,6 +35,7 @@ app = typer.Typer(
 )
 app.command("train")(train.train)
 app.command("check")(check.check)
+app.command("gpu-smoke")(gpu_smoke.gpu_smoke)
 app.command("resume")(resume.resume)
 app.command("eval")(evaluate.evaluate)
 app.command("diagnose")(diagnose.diagnose)

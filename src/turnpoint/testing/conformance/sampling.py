@@ -89,7 +89,8 @@ def turns_end(bench: Bench) -> Measured:
 def overflow_is_typed(bench: Bench) -> Measured:
     """A prompt that leaves no room is refused with ``ContextOverflow``, and the policy goes on."""
     bench.back()
-    context, wrong, said = bench.policy.context_length, 0, []
+    context, wrong = bench.policy.context_length, 0
+    said: list[str] = []
     for length in (context, context + 1):
         prompt = (bench.ids(64) * (length // 64 + 1))[:length]
         try:
