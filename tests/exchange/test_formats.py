@@ -260,3 +260,16 @@ def test_targets_are_converted_only_where_they_must_be(tmp_path: Path) -> None:
     (tmp_path / "run" / "eval").mkdir(parents=True)
     with native_target(tmp_path / "run", ExchangeReport()) as path:
         assert path == tmp_path / "run"
+
+
+def test_a_verl_dump_of_single_turns(tmp_path: Path) -> None:
+    """The prompt has role marks and the reply has none."""
+    path = tmp_path / "1.jsonl"
+    prompt = "user\nWhere to?\nassistant\n"
+    path.write_text(
+        json.dumps({"input": prompt, "output": "go left", "gts": None, "score": 0.0, "step": 1}) + "\n"
+    )
+    report = ExchangeReport()
+    (episode,) = read_foreign(path, report)
+    assert not report.dropped
+    assert [t.response for t in episode.turns] == ["go left"]

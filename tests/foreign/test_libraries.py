@@ -79,6 +79,71 @@ def test_inspect_reads_what_we_write_and_we_read_what_it_writes(name: str, tmp_p
         assert (back.success, back.task.id) == (episode.success, episode.task.id)
 
 
+def test_atif_is_valid_and_keeps_tokens(tmp_path: Path) -> None:
+    from atif import Trajectory
+
+    before = games()
+    before[0].turns[0].response_ids, before[0].turns[0].prompt_ids = (5, 6), (1, 2, 3)
+    before[0].turns[0].logprobs = (-0.5, -0.25)
+    before[1].turns[0].reused = True
+    write_foreign(before, tmp_path / "e.jsonl", ExchangeReport(), name="atif")
+    lines = (tmp_path / "e.jsonl").read_text().splitlines()
+    found = [Trajectory.model_validate_json(line) for line in lines]
+    assert [t.session_id for t in found] == [e.id for e in before]
+    told = [step for step in found[0].steps if step.source == "agent"]
+    assert told[0].metrics is not None
+    assert told[0].metrics.completion_token_ids == [5, 6]
+    assert told[0].metrics.logprobs == [-0.5, -0.25]
+    again = tmp_path / "again.jsonl"
+    again.write_text("\n".join(t.model_dump_json(exclude_none=True) for t in found))
+    report = ExchangeReport()
+    after = list(read_foreign(again, report))
+    assert not report.dropped
+    assert not report.changed
+    for old, new in zip(before, after, strict=True):
+        assert [t.response for t in new.turns] == [t.response for t in old.turns]
+        assert [t.reused for t in new.turns] == [t.reused for t in old.turns]
+        assert [t.response_ids for t in new.turns] == [t.response_ids for t in old.turns]
+        assert (new.id, new.success, new.stop) == (old.id, old.success, old.stop)
+
+
+def test_atif_of_others_with_tools_and_a_subagent(tmp_path: Path) -> None:
+    from atif import Agent, FinalMetrics, Observation, ObservationResult, Step, ToolCall, Trajectory
+
+    call = ToolCall(tool_call_id="c1", function_name="open", arguments={"path": "a.py"})
+    seen = Observation(results=[ObservationResult(source_call_id="c1", content="print(1)")])
+    trajectory = Trajectory(
+        schema_version="ATIF-v1.8",
+        session_id="s",
+        agent=Agent(name="coder", version="2", model_name="m"),
+        steps=[
+            Step(step_id=1, source="system", message="You repair."),
+            Step(step_id=2, source="user", message="Repair it."),
+            Step(
+                step_id=3,
+                source="agent",
+                message="",
+                reasoning_content="look first",
+                tool_calls=[call],
+                observation=seen,
+            ),
+            Step(step_id=4, source="agent", message="done", is_copied_context=True),
+        ],
+        final_metrics=FinalMetrics(total_steps=4, extra={"reward": 1.0}),
+    )  # fmt: skip
+    path = tmp_path / "trajectory.json"
+    path.write_text(trajectory.model_dump_json(exclude_none=True))
+    report = ExchangeReport()
+    (episode,) = read_foreign(path, report)
+    assert not report.dropped
+    assert episode.turns[0].action == 'open({"path": "a.py"})'
+    assert "look first" in episode.turns[0].response
+    assert episode.turns[1].observation.text == "print(1)"
+    assert [t.reused for t in episode.turns] == [False, True]
+    assert episode.success
+    assert episode.task.instruction == "Repair it."
+
+
 def test_curves_as_png(tmp_path: Path) -> None:
     log = MetricsLog(tmp_path / "run" / "metrics.jsonl")
     for step in (0, 2):

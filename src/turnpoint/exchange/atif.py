@@ -1,6 +1,7 @@
 """ATIF, Harbor's Agent Trajectory Interchange Format: steps of user, agent and system with tool calls and observations.
 
-Token ids and log-probs of agent steps (``metrics``) become those of the turn.
+Token ids and log-probs of agent steps (``metrics``) become those of the turn. Steps that were copied from an earlier
+trajectory are reused turns, which nothing trains on.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ def convert(where: str, record: Json, report: ExchangeReport) -> Episode:
         raise ValueError("no steps")
     messages: list[Json] = []
     metrics: list[Mapping[str, Any]] = []
+    copied: list[bool] = []
     for number, step in enumerate(steps):
         role = _ROLES.get(str(step.get("source"))) if isinstance(step, Mapping) else None
         if role is None:
@@ -74,6 +76,7 @@ def convert(where: str, record: Json, report: ExchangeReport) -> Episode:
         if role == "assistant":
             found = step.get("metrics")
             metrics.append(found if isinstance(found, Mapping) else {})
+            copied.append(step.get("is_copied_context") is True)
         results = _results(step.get("observation"), report)
         if results:
             messages.append({"role": "tool", "content": results})
@@ -99,7 +102,8 @@ def convert(where: str, record: Json, report: ExchangeReport) -> Episode:
         stop=str(own.get("stop") or ""),
         info={"source": "atif"} | ({"agent": dict(agent)} if isinstance(agent, Mapping) else {}),
     )
-    for turn, found in zip(episode.turns, metrics, strict=True):
+    for turn, found, reused in zip(episode.turns, metrics, copied, strict=True):
+        turn.reused = reused
         ids, logprobs = _ints(found.get("completion_token_ids")), found.get("logprobs")
         if not ids:
             continue
@@ -170,6 +174,8 @@ def trajectory(episode: Episode, report: ExchangeReport) -> Json:
             if place + 1 < len(episode.turns)
             else episode.final_observation
         )
+        if turn.reused:
+            step["is_copied_context"] = True
         if after is not None:
             step["observation"] = {"results": [{"content": after.text}]}
         steps.append(step)

@@ -95,7 +95,7 @@ def _messages(text: str) -> tuple[list[Json], re.Pattern[str] | None]:
 
 
 def _parts(text: str, starts: list[re.Match[str]]) -> list[Json]:
-    ends = [*(m.start() for m in starts[1:]), len(text)]
+    ends = [*(m.start() for m in starts[1:]), len(text)][: len(starts)]
     found: list[dict[str, Any]] = []
     for start, end in zip(starts, ends, strict=True):
         role = "tool" if start[1] == "ipython" else start[1]
