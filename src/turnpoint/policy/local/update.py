@@ -13,7 +13,8 @@ from torch import Tensor
 from turnpoint.policy.local.batch import TokenBatch, gather_tokens, row_alone, row_names, select_rows
 from turnpoint.policy.local.divergence import Teacher, read_teacher
 from turnpoint.policy.local.forest import Tree, forest, sequence_trees
-from turnpoint.policy.local.merge import Item, chains
+from turnpoint.policy.local.memory import Budget
+from turnpoint.policy.local.merge import Item, chains, mini_batches
 from turnpoint.policy.local.network import Network
 from turnpoint.policy.local.optim import NonFiniteGradient, Stepper
 from turnpoint.policy.local.passes import MASK_ELEMENTS, tree_batches, tree_states
@@ -40,8 +41,9 @@ class Updater:
         context: int,
         seed: int,
         reference: Network | None,
+        budget: Budget,
     ) -> None:
-        self.network, self.stepper, self.settings = network, stepper, settings
+        self.network, self.stepper, self.settings, self.budget = network, stepper, settings, budget
         self.context, self.seed, self.reference = context, seed, reference
         self.updates = 0
         self._teacher: Teacher | None = None
@@ -51,7 +53,7 @@ class Updater:
 
         Raises ``NonFiniteGradient`` naming rows, before any step of the mini-batch it happens in.
         """
-        began = time.perf_counter()
+        began, halvings = time.perf_counter(), self.budget.halvings
         kept, metrics = select_rows(
             rows, context=self.context, drop_zero_advantage=self.settings.loss.drop_zero_advantage_rows
         )
@@ -62,7 +64,7 @@ class Updater:
         batches = self._mini_batches(groups)
         self._teacher = self._read_teacher(kept, freeze_head=len(batches) > 1)
         for number, batch in enumerate(batches):
-            self._train(kept, self._trees(items, batch), totals, metrics, number)
+            self._train(kept, items, batch, totals, metrics, number)
         for name in (*ADDED, "grad_norm", "lr"):
             totals[name] /= max(1, len(batches))
         for name in AVERAGED:
@@ -73,31 +75,18 @@ class Updater:
         self.updates += 1
         metrics |= totals
         metrics["optimizer_steps"] = float(len(batches))
+        metrics["out_of_memory"] = float(self.budget.halvings - halvings)
         metrics["seconds"] = time.perf_counter() - began
         return metrics
 
     def _mini_batches(self, groups: list[list[int]]) -> list[list[list[int]]]:
-        """Whole chains in mini-batches of at least ``mini_batch_rows`` rows (the last may be smaller)."""
-        size = self.settings.mini_batch_rows
-        if size is None:
-            return [groups] if groups else []
-        order = np.random.default_rng([self.seed, self.updates]).permutation(len(groups))
-        result: list[list[list[int]]] = []
-        count = size
-        for i in order:
-            if count >= size:
-                result.append([])
-                count = 0
-            result[-1].append(groups[i])
-            count += len(groups[i])
-        return result
+        return mini_batches(groups, self.settings.mini_batch_rows, seed=self.seed, update=self.updates)
 
-    def _trees(self, items: Sequence[Item], groups: Sequence[Sequence[int]]) -> list[Tree]:
-        """The chains of a mini-batch as what is computed."""
+    def _trees(self, items: Sequence[Item], groups: Sequence[Sequence[int]], most: int) -> list[Tree]:
+        """The chains of a mini-batch as what is computed, trees of at most ``most`` tokens."""
         chosen = [i for group in groups for i in group]
         if self.settings.merge_rows == "trees":
-            budget = self.settings.token_budget
-            return forest(items, token_budget=budget, mask_elements=MASK_ELEMENTS, chosen=chosen)
+            return forest(items, token_budget=most, mask_elements=MASK_ELEMENTS, chosen=chosen)
         return sequence_trees(
             items, groups if self.settings.merge_rows == "chains" else [[i] for i in chosen]
         )
@@ -105,34 +94,47 @@ class Updater:
     def _train(
         self,
         rows: list[Row],
-        batch: list[Tree],
+        items: Sequence[Item],
+        groups: Sequence[Sequence[int]],
         totals: dict[str, float],
         metrics: dict[str, float],
         number: int,
     ) -> None:
         """Gradient of one mini-batch, micro-batch by micro-batch, and the step."""
-        used = [spot.item for tree in batch for spot in tree.spots]
+        used = [i for group in groups for i in group]
         by_token = self.settings.loss.aggregation == "token-mean"
         denominator = float(sum(rows[i].trained_tokens for i in used) if by_token else len(used))
-        self.stepper.zero_grad()
-        differences: list[npt.NDArray[np.float64]] = []
-        with self.network.training(checkpointing=self.settings.gradient_checkpointing):
-            for trees in tree_batches(batch, self.settings.token_budget):
-                tokens = gather_tokens(rows, trees)
-                new = self._backward(rows, tokens, denominator, totals)
-                if number == 0:
-                    differences.append(np.abs(new - tokens.old))
-                totals["tokens_processed"] += len(trees) * max(map(len, trees))
+
+        def attempt(most: int) -> tuple[dict[str, float], npt.NDArray[np.float64]]:
+            found = dict(totals)
+            return found, self._gradient(rows, self._trees(items, groups, most), denominator, found, most)
+
+        longest = max(len(prompt) + len(response) for prompt, response in (items[i] for i in used))
+        found, difference = self.budget.run(attempt, longest)
+        totals |= found
         norm = self.stepper.gradient_norm()
         if not np.isfinite(norm):
             self._explain(rows, used, denominator)
         totals["lr"] += self.stepper.step(norm)
         totals["grad_norm"] += norm
-        totals["sequences"] += len(batch)
         if number == 0:
-            difference = np.concatenate(differences)
             metrics["logprob_diff_mean"] = float(difference.mean())
             metrics["logprob_diff_max"] = float(difference.max())
+
+    def _gradient(
+        self, rows: list[Row], batch: list[Tree], denominator: float, totals: dict[str, float], most: int
+    ) -> npt.NDArray[np.float64]:
+        """Leave the gradient of a mini-batch in the weights; how far its log-probs are from the recorded ones."""
+        self.stepper.zero_grad()
+        differences: list[npt.NDArray[np.float64]] = []
+        with self.network.training(checkpointing=self.settings.gradient_checkpointing):
+            for trees in tree_batches(batch, most):
+                tokens = gather_tokens(rows, trees)
+                new = self._backward(rows, tokens, denominator, totals)
+                differences.append(np.abs(new - tokens.old))
+                totals["tokens_processed"] += len(trees) * max(map(len, trees))
+        totals["sequences"] += len(batch)
+        return np.concatenate(differences)
 
     def _backward(
         self, rows: list[Row], tokens: TokenBatch, denominator: float, totals: dict[str, float]
@@ -180,14 +182,17 @@ class Updater:
         return new.detach().double().cpu().numpy()
 
     def _read_teacher(self, rows: list[Row], *, freeze_head: bool) -> Teacher | None:
-        return read_teacher(
-            self.network,
-            rows,
-            token_budget=self.settings.token_budget,
-            context=self.context,
-            temperature=self.settings.temperature,
-            freeze_head=freeze_head,
-        )
+        def attempt(most: int) -> Teacher | None:
+            return read_teacher(
+                self.network,
+                rows,
+                token_budget=most,
+                context=self.context,
+                temperature=self.settings.temperature,
+                freeze_head=freeze_head,
+            )
+
+        return self.budget.run(attempt, self.context)
 
     def _divergence(
         self,
