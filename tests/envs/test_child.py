@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from turnpoint.envs import EnvError
-from turnpoint.envs.child import Child, ChildCrashed, ChildHung
+from turnpoint.envs.child import Child, ChildCrashed, ChildHung, lost_processes
 
 FAULTY = """
 import os, signal, time
@@ -37,6 +37,10 @@ class Faulty:
 
     def eat(self) -> int:
         return len(bytearray(3 << 30))
+
+    def leak(self) -> int:
+        self.kept = getattr(self, "kept", []) + [b"x" * (40 << 20)]
+        return len(self.kept)
 """
 """Everything that an engine may do."""
 
@@ -99,3 +103,22 @@ def test_a_forgotten_child_ends(child: Child) -> None:
     assert process is not None
     child.close()
     assert process.poll() is not None
+
+
+def test_a_process_that_grows_is_replaced_after_its_answer(child: Child) -> None:
+    grown = Child(child.target, 30.0, resident_mb=150)
+    answers = [grown.call("leak") for _ in range(6)]
+    grown.close()
+    assert grown.lost == {"memory": grown.generation - 1 + (answers[-1] == max(answers))}
+    assert grown.lost["memory"] >= 1
+    assert max(answers) < 6
+    assert answers[: max(answers) + 1] == [*range(1, max(answers) + 1), 1]  # the answer that came last counts
+
+
+def test_lost_processes_are_counted_by_reason(child: Child) -> None:
+    for method, error in (("die", ChildCrashed), ("hang", ChildHung)):
+        with pytest.raises(error):
+            child.call(method, seconds=0.3)
+    assert lost_processes([child]) == {
+        "lost_processes_hung": 1.0, "lost_processes_crashed": 1.0, "lost_processes_memory": 0.0
+    }  # fmt: skip

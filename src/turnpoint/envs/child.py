@@ -17,6 +17,8 @@ import tempfile
 import threading
 import time
 import weakref
+from collections import Counter
+from collections.abc import Sequence
 from typing import IO, Any
 
 from turnpoint.envs.protocol import EnvError
@@ -24,6 +26,8 @@ from turnpoint.envs.protocol import EnvError
 _START_SECONDS = 120.0
 """Importing a heavy engine on a busy machine takes its time."""
 _SHOWN = 400
+REASONS = ("hung", "crashed", "memory")
+"""Why a process is replaced."""
 
 
 class ChildHung(EnvError):
@@ -37,18 +41,24 @@ class ChildCrashed(EnvError):
 class Child:
     """A process that serves one object; safe to call from several threads, which then wait for each other."""
 
-    def __init__(self, target: str, seconds: float, *, memory_mb: int | None = None) -> None:
+    def __init__(
+        self, target: str, seconds: float, *, memory_mb: int | None = None, resident_mb: int | None = None
+    ) -> None:
         """``target``: ``module:attr`` of a callable without arguments that gives the served object.
 
-        ``seconds``: longest call; ``memory_mb``: address space the process may have. Nothing starts before the
-        first call.
+        ``seconds``: longest call; ``memory_mb``: address space the process may have, beyond which its allocations
+        fail. ``resident_mb``: memory in use above which it is ended after a call, and made anew for the next: against
+        what leaks. Nothing starts before the first call.
         """
-        self.target, self.seconds, self.memory_mb = target, seconds, memory_mb
+        self.target, self.seconds, self.memory_mb, self.resident_mb = target, seconds, memory_mb, resident_mb
+        self.lost: Counter[str] = Counter()
+        """Processes that had to be replaced, by reason (``REASONS``)."""
         self.generation = 0
         """Number of processes started so far: what a caller knows of an older one is gone."""
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
+        self._resident = 0
         self._end: weakref.finalize[..., Any] | None = None
 
     def call(self, method: str, *arguments: Any, seconds: float | None = None) -> Any:
@@ -59,7 +69,10 @@ class Child:
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._start()
-            return self._ask({"method": method, "arguments": arguments}, seconds or self.seconds)
+            try:
+                return self._ask({"method": method, "arguments": arguments}, seconds or self.seconds)
+            finally:
+                self._end_if_grown()
 
     def close(self) -> None:
         """End the process; a later call starts another one."""
@@ -93,17 +106,30 @@ class Child:
         except BrokenPipeError:
             line = b""
         except TimeoutError:
+            self.lost["hung"] += 1
             self._stop()
             raise ChildHung(f"{self._name(message)} took longer than {seconds:g} s and was ended") from None
         except BaseException:  # an interrupt in the middle of an answer: the next one would be misread
             self._stop()
             raise
         if not line:
+            self.lost["crashed"] += 1
             raise ChildCrashed(f"the process of {self._name(message)} ended {self._epitaph()}")
         answer = json.loads(line)
+        self._resident = int(answer.get("resident", 0))
         if "error" in answer:
             raise EnvError(f"{self._name(message)}: {answer['error']}")
         return answer["value"]
+
+    def _end_if_grown(self) -> None:
+        """End a process that holds more than it may; what it answered counts."""
+        if (
+            self._process is not None
+            and self.resident_mb is not None
+            and self._resident > self.resident_mb << 20
+        ):
+            self.lost["memory"] += 1
+            self._stop()
 
     def _name(self, message: dict[str, Any]) -> str:
         return f"{self.target.rpartition(':')[2]}.{message.get('method', 'start')}"
@@ -127,6 +153,12 @@ class Child:
         if self._errors is not None:
             self._errors.close()
         self._process, self._errors, self._end = None, None, None
+
+
+def lost_processes(children: Sequence[Child]) -> dict[str, float]:
+    """Processes of all children that had to be replaced, by reason, for an environment's counters."""
+    lost = sum((child.lost for child in children), Counter[str]())
+    return {f"lost_processes_{reason}": float(lost[reason]) for reason in REASONS}
 
 
 def _read_line(source: int, seconds: float) -> bytes:
@@ -167,11 +199,21 @@ def main() -> None:
                 served, value = _load(message["target"], message["memory_mb"]), None
             else:
                 value = getattr(served, message["method"])(*message["arguments"])
-            answer = json.dumps({"value": value})
+            answer = json.dumps({"value": value, "resident": _resident()})
         except Exception as error:
-            answer = json.dumps({"error": f"{type(error).__name__}: {str(error)[:2000]}"})
+            said = f"{type(error).__name__}: {str(error)[:2000]}"
+            answer = json.dumps({"error": said, "resident": _resident()})
         answers.write(answer.encode() + b"\n")
         answers.flush()
+
+
+def _resident() -> int:
+    """Bytes of memory in use; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 (called after every answer)
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
 
 
 def _load(target: str, memory_mb: int | None) -> Any:

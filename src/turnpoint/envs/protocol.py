@@ -75,7 +75,8 @@ class Env(Protocol):
 class EnvSuite(Protocol):
     """An environment kind with its tasks: what a run config's ``env`` section builds.
 
-    One whose agent calls tools also has ``tools``: their schemas, as chat templates take them.
+    One whose agent calls tools also has ``tools``: their schemas, as chat templates take them. One that contains
+    faults by itself also has ``counters()``: how often, by name, since it was built; metrics show them as ``env/…``.
     """
 
     name: str

@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 
 from turnpoint.envs import Env, EnvError, EnvSuite
 from turnpoint.envs.replay import restore_turn
+from turnpoint.envs.sound import SoundEnv
 from turnpoint.records import Episode, Observation, Step, Task, Turn
+from turnpoint.rollouts.remote import EnvWorkers
 from turnpoint.rollouts.sampler import Sampler
 from turnpoint.rollouts.workers import Worker
 
@@ -26,12 +28,19 @@ class EnvPool:
     thread of its own, so that a call that hangs costs its episode only.
     """
 
-    def __init__(self, suite: EnvSuite, sampler: Sampler, seconds: float | None) -> None:
-        """``seconds``: longest single call; None = no limit. ``sampler`` hears of calls that take time."""
+    def __init__(
+        self, suite: EnvSuite, sampler: Sampler, seconds: float | None, workers: EnvWorkers | None = None
+    ) -> None:
+        """``seconds``: longest single call; None = no limit. ``sampler`` hears of calls that take time.
+
+        ``workers``: processes in which copies live; as many are lent at a time as there are workers.
+        """
         self.suite = suite
+        self.workers = workers
         self.sampler = sampler
         self.seconds = seconds
-        self.places = asyncio.Semaphore(_CALLS_AT_A_TIME)
+        self.places = asyncio.Semaphore(_CALLS_AT_A_TIME if workers is None else workers.count)
+        self._copies = None if workers is None else asyncio.Semaphore(workers.count)
         self._making = asyncio.Lock()
         self._idle: list[EnvCopy] = []
         self._closing: set[asyncio.Future[None]] = set()
@@ -49,6 +58,16 @@ class EnvPool:
 
     async def borrow(self) -> EnvCopy:
         """An idle copy, or a new one; for ``give_back``. Raises ``EnvError`` and ``TimeoutError`` as calls do."""
+        if self._copies is None:
+            return await self._find()
+        await self._copies.acquire()
+        try:
+            return await self._find()
+        except BaseException:
+            self._copies.release()
+            raise
+
+    async def _find(self) -> EnvCopy:
         if self._idle:
             return self._idle.pop()
         async with self._making:  # one after another: a suite need not be safe to use from several threads
@@ -68,6 +87,8 @@ class EnvPool:
             self._discard(copy)
         else:
             self._idle.append(copy)
+        if self._copies is not None:
+            self._copies.release()
 
     def _discard(self, copy: EnvCopy) -> None:
         closing = copy.close()
@@ -92,7 +113,8 @@ class EnvCopy:
 
     def __init__(self, pool: EnvPool) -> None:
         self._pool = pool
-        self._worker = None if pool.seconds is None else Worker("environment")
+        threaded = pool.seconds is not None or pool.workers is not None
+        self._worker = Worker("environment") if threaded else None
         self._env: Env | None = None
         self.lost = False
         """A call was given up and may still be running: nothing more can be asked."""
@@ -106,7 +128,7 @@ class EnvCopy:
 
     def make(self) -> None:
         """Make the environment; to be called like everything else."""
-        self._env = self._pool.suite.make()
+        self._env = SoundEnv((self._pool.workers or self._pool.suite).make())
 
     async def call(self, function: Callable[..., T], *arguments: Any) -> T:
         """``function(*arguments)``, which may use this copy's environment and no other."""
@@ -172,5 +194,5 @@ def _attempt(function: Callable[..., T], *arguments: Any) -> T:
         return function(*arguments)
     except EnvError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # whatever an environment does, it does not end the run
         raise EnvError(f"{type(error).__name__}: {error}") from error

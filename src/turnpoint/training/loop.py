@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ class Trainer:
         """Completed training steps."""
         self._interactions = 0
         """Turns played in training so far."""
-        self._teacher_totals: dict[str, float] = {}
+        self._totals: dict[str, float] = {}
         self._resumed = False
 
     def resume(self, checkpoint: Path | None = None) -> int:
@@ -97,6 +97,8 @@ class Trainer:
                 logger.close()
             for teacher in run.teachers.named().values():
                 await teacher.close()
+            if run.env_workers is not None:
+                run.env_workers.close()
 
     def _ended(self) -> bool:
         train = self.run.config.train
@@ -130,7 +132,7 @@ class Trainer:
             "sampled_tokens": rollouts.sampled_tokens,
             "rows": len(rows),
             **tally,
-            **self._teacher_metrics(),
+            **self._counted(),
             **{f"update/{name}": value for name, value in update.items()},
             "seconds": finished - began,
             "seconds_collect": collected - began,
@@ -138,15 +140,18 @@ class Trainer:
             "seconds_update": finished - credited,
         }
 
-    def _teacher_metrics(self) -> dict[str, float]:
-        """What the teachers counted since the last step."""
+    def _counted(self) -> dict[str, float]:
+        """What teachers and the environment counted since the last step."""
         totals = {
             f"{section}/{name}": value
             for section, teacher in self.run.teachers.named().items()
             for name, value in teacher.metrics().items()
         }
-        fresh = {name: value - self._teacher_totals.get(name, 0.0) for name, value in totals.items()}
-        self._teacher_totals = dict(totals)
+        counters: Callable[[], Mapping[str, float]] = getattr(self.run.suite, "counters", dict)
+        totals |= {f"env/{name}": value for name, value in counters().items()}
+        totals |= self.run.env_workers.counts() if self.run.env_workers is not None else {}
+        fresh = {name: value - self._totals.get(name, 0.0) for name, value in totals.items()}
+        self._totals = dict(totals)
         return fresh
 
     def _save_episodes(self, groups: Sequence[Group]) -> None:

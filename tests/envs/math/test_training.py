@@ -19,20 +19,24 @@ from turnpoint.training.view import View
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 
 
-@pytest.mark.parametrize("recipe", ["grpo_math", "stride_math"])
+@pytest.mark.parametrize("recipe", ["grpo_math", "stride_math", "pivotopd_math", "pivoarl_math"])
 def test_a_training_step(tmp_path: Path, recipe: str) -> None:
     model = write_tiny_model(tmp_path / "student")
     overrides = [
         f"policy.model={model}", "method.group=2", "train.steps=1", "train.tasks_per_step=1", "eval.before=false",
-        "eval.every=0", "eval.tasks=1", "eval.samples=1", "rollout.max_response_tokens=24", "loggers=[]",
-        f"cache={tmp_path}",
+        "eval.every=0", "eval.tasks=1", "eval.samples=1", "eval.attempts=1", "rollout.max_response_tokens=24",
+        "loggers=[]", f"cache={tmp_path}",
     ]  # fmt: skip
     if recipe == "stride_math":
         teacher = write_tiny_model(tmp_path / "teacher", seed=1)
         overrides += [f"scoring.model={teacher}", "method.stop.lambda=-20", "method.stop.piece=4"]
+    if recipe == "pivoarl_math":
+        overrides.append("method.reflection_tokens=6")
     asyncio.run(
         Trainer(
             build_run(load_run_config(RECIPES / f"{recipe}.yaml", overrides), tmp_path / "run"), View()
         ).train()
     )
-    assert read_metrics(tmp_path / "run" / "metrics.jsonl")
+    (step,) = [r for r in read_metrics(tmp_path / "run" / "metrics.jsonl") if r["kind"] == "train"]
+    assert step["episodes"] > 0
+    assert step["rows"] > 0

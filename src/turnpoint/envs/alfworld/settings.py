@@ -41,6 +41,8 @@ class AlfworldSettings(EnvSettings):
     """Longest answer of the engine; loading a game takes about a second."""
     games_loaded: PositiveInt = 16
     """Games that each process keeps loaded; one that is not is loaded again."""
+    process_mb: PositiveInt = 4096
+    """Memory in use above which an engine process is replaced after its call; episodes go on from recorded states."""
 
     @classmethod
     def prepare(cls, source: Path, folder: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from turnpoint.envs.alfworld.env import AlfworldEnv
 from turnpoint.envs.alfworld.games import GameFolder
 from turnpoint.envs.alfworld.settings import CAPABILITIES, AlfworldSettings
-from turnpoint.envs.child import Child
+from turnpoint.envs.child import Child, lost_processes
 from turnpoint.envs.protocol import EnvError
 from turnpoint.records import Task
 
@@ -36,7 +36,10 @@ class AlfworldSuite:
         self.max_turns: int = settings.max_turns
         folders = {"train": settings.train_split, "valid": settings.valid_split}
         self.games = GameFolder(Path(settings.games).expanduser(), folders)
-        self.engines = [Child(ENGINE, settings.engine_seconds) for _ in range(settings.processes)]
+        self.engines = [
+            Child(ENGINE, settings.engine_seconds, resident_mb=settings.process_mb)
+            for _ in range(settings.processes)
+        ]
         self._next = itertools.cycle(self.engines)
 
     def tasks(self, split: str) -> Sequence[Task]:
@@ -46,6 +49,10 @@ class AlfworldSuite:
     def make(self) -> AlfworldEnv:
         """A new copy; copies share the engine processes in turn."""
         return AlfworldEnv(self.settings, next(self._next), self._path)
+
+    def counters(self) -> dict[str, float]:
+        """Engine processes that were replaced, by reason."""
+        return lost_processes(self.engines)
 
     def header(self) -> dict[str, Any]:
         """Versions of the engine, and counts and hashes of the games."""

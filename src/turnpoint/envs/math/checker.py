@@ -27,7 +27,13 @@ class Checker:
     """Checks answers one after another; nothing that an answer holds is raised."""
 
     def __init__(self, seconds: float, memory_mb: int) -> None:
-        self.child = Child("turnpoint.envs.math.checker:Service", seconds, memory_mb=memory_mb)
+        # Caches of the library grow: a process that has used half of its memory is made anew.
+        self.child = Child(
+            "turnpoint.envs.math.checker:Service",
+            seconds,
+            memory_mb=memory_mb,
+            resident_mb=max(1, memory_mb // 2),
+        )
         self.counts: dict[str, int] = {}
         """Verdicts by reason."""
         self.check = functools.lru_cache(maxsize=_PAIRS_KEPT)(self._check)

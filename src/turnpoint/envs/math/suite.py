@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import Any
 
+from turnpoint.envs.child import lost_processes
 from turnpoint.envs.math.checker import Checker
 from turnpoint.envs.math.env import MathEnv
 from turnpoint.envs.math.settings import CAPABILITIES, MathSettings
@@ -36,6 +37,11 @@ class MathSuite:
     def make(self) -> MathEnv:
         """A new copy; copies share the process that checks answers."""
         return MathEnv(self.settings, self.checker)
+
+    def counters(self) -> dict[str, float]:
+        """Verdicts on answers by reason, and checking processes that were replaced."""
+        verdicts = {f"verdict_{name.replace(' ', '_')}": float(n) for name, n in self.checker.counts.items()}
+        return verdicts | lost_processes([self.checker.child])
 
     def header(self) -> dict[str, Any]:
         """Sources with their hashes, and the version of the checker."""
