@@ -177,7 +177,7 @@ def test_appending_after_a_crash_keeps_every_whole_line_and_the_torn_bytes(tmp_p
             '"response_ids":[1,2],"logprobs":[-1]}]}',
             "1 log-probs for 2",
         ),
-        ("[1]", "version None"),
+        ("[1]", "has no version"),
     ],
 )
 def test_bad_lines_name_file_line_and_reason(tmp_path: Path, line: str, reason: str) -> None:

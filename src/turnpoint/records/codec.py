@@ -209,6 +209,11 @@ def episode_to_dict(episode: Episode) -> dict[str, Any]:
 def episode_from_dict(data: dict[str, Any]) -> Episode:
     """Inverse of ``episode_to_dict``. Raises ``RecordError`` naming what is missing or wrong."""
     version = data.get("version") if isinstance(data, dict) else None
+    if version is None:
+        raise RecordError(
+            "no episode record (it has no version); trajectories of other tools are read by turnpoint diagnose, "
+            "analyse, inspect, sft and export"
+        )
     if version != EPISODE_VERSION:
         raise RecordError(
             f"episode record version {version!r} cannot be read; this release reads version {EPISODE_VERSION}"
