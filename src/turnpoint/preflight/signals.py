@@ -141,8 +141,9 @@ async def _more(bench: Bench) -> list[Episode]:
     tasks = run.suite.tasks("train")
     chosen = [tasks[i * len(tasks) // _EXTRA] for i in range(min(_EXTRA, len(tasks)))]
     rollouts = Rollouts(
-        run.suite, run.policy, run.prompter, run.renderer, run.config.rollout, run.streams, prefix="preflight"
-    )
+        run.suite, run.policy, run.prompter, run.renderer, run.config.rollout, run.streams,
+        prefix="preflight", workers=run.env_workers,
+    )  # fmt: skip
     try:
         episodes = await asyncio.gather(*(rollouts.play(task, 0) for task in chosen))
     finally:

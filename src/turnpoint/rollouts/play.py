@@ -15,6 +15,7 @@ from turnpoint.records import Attempt, Episode, EpisodeKind, Fork, Message, Step
 from turnpoint.rollouts.branch import Branch
 from turnpoint.rollouts.ending import FAULTS, end_episode, end_with_fault
 from turnpoint.rollouts.envs import EnvCopy, EnvPool
+from turnpoint.rollouts.remote import EnvWorkers
 from turnpoint.rollouts.sampler import Sampler
 from turnpoint.rollouts.settings import RolloutSettings
 from turnpoint.rollouts.streams import Streams
@@ -51,7 +52,9 @@ class Rollouts:
         step: int = 0,
         prefix: str | None = None,
         measure: bool = False,
+        workers: EnvWorkers | None = None,
     ) -> None:
+        """``workers``: processes in which environment copies live, those of the run; None = in this one."""
         self.suite = suite
         self.policy = policy
         self.prompter = prompter
@@ -67,7 +70,7 @@ class Rollouts:
         policy.forget_sessions()  # a resumed run has no caches of earlier steps either
         self.sampler = Sampler(policy, lockstep=settings.lockstep)
         self.turns = TurnSampler(policy, prompter, renderer, settings, streams, self.sampler)
-        self.envs = EnvPool(suite, self.sampler, settings.env_seconds)
+        self.envs = EnvPool(suite, self.sampler, settings.env_seconds, workers)
         self._places = asyncio.Semaphore(settings.concurrent)
 
     @property

@@ -8,6 +8,7 @@ import re
 from turnpoint.envs import EnvSuite
 from turnpoint.prompts import ChatRenderer, Prompter, PromptSettings
 from turnpoint.rollouts import Rollouts, RolloutSettings, Scorer, Streams
+from turnpoint.rollouts.remote import EnvWorkers
 from turnpoint.testing.scripted_policy import Script, ScriptedPolicy
 
 _HINTED = re.compile(r"(?:is the action|Hint): ([^\n]+)")
@@ -38,10 +39,13 @@ def make_rollouts(
     rollout: RolloutSettings | None = None,
     seed: int = 0,
     measure: bool = False,
+    workers: EnvWorkers | None = None,
 ) -> tuple[Rollouts, Scorer]:
     """Rollouts and scorer over a scripted policy."""
     prompter = Prompter(prompt or PromptSettings(), suite.instructions)
     renderer = ChatRenderer(policy.tokenizer)
     settings = rollout or RolloutSettings(max_response_tokens=200)
-    rollouts = Rollouts(suite, policy, prompter, renderer, settings, Streams(seed), measure=measure)
+    rollouts = Rollouts(
+        suite, policy, prompter, renderer, settings, Streams(seed), measure=measure, workers=workers
+    )
     return rollouts, Scorer(policy, prompter, renderer)

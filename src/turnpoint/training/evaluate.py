@@ -53,7 +53,7 @@ def eval_rollouts(run: Run, settings: EvalSettings, *, prefix: str = "eval") -> 
     )
     return Rollouts(
         run.suite, run.policy, run.prompter, run.renderer, rollout, run.streams,
-        prefix=prefix, measure=settings.measure,
+        prefix=prefix, measure=settings.measure, workers=run.env_workers,
     )  # fmt: skip
 
 

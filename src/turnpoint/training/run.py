@@ -14,6 +14,8 @@ from turnpoint.policy import Policy
 from turnpoint.prompts import ChatRenderer, Prompter
 from turnpoint.records import Message
 from turnpoint.rollouts import Rollouts, Scorer, Streams
+from turnpoint.rollouts.ray_workers import start_workers
+from turnpoint.rollouts.remote import EnvWorkers
 from turnpoint.teachers.scoring import Student
 from turnpoint.training.settings import DEFAULT_DOMAIN, RunConfig
 
@@ -34,6 +36,8 @@ class Run:
     scorer: Scorer
     rollouts: Rollouts | None = None
     """Those of the step in progress; the self teacher samples through them."""
+    env_workers: EnvWorkers | None = None
+    """Processes in which environment copies live, where ``rollout.env_workers`` asks for them."""
 
     def open_rollouts(self, step: int) -> Rollouts:
         """Rollouts of a training step."""
@@ -45,6 +49,7 @@ class Run:
             self.config.rollout,
             self.streams,
             step=step,
+            workers=self.env_workers,
         )
         return self.rollouts
 
@@ -78,6 +83,8 @@ def build_run(config: RunConfig, folder: Path, *, training: bool = True, learnin
     if config.teacher is not None:
         run.teachers.naming = config.teacher.build(suite, run.complete)
     config.method.check_backend(config.policy, policy.capabilities, config.prompt)
+    if config.rollout.env_workers == "ray":
+        run.env_workers = start_workers(config.env, suite.capabilities, config.rollout)
     if training:
         add_scoring(run)
         config.method.check(suite.capabilities, run.teachers)

@@ -1,0 +1,315 @@
+"""Environment copies in workers that die, hang and lie; the workers here are threads' own objects, killed by script."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from turnpoint.config import ConfigError
+from turnpoint.envs import EnvError
+from turnpoint.records import StopReason
+from turnpoint.rollouts import RolloutSettings
+from turnpoint.rollouts.envs import EnvPool
+from turnpoint.rollouts.ray_workers import start_workers
+from turnpoint.rollouts.remote import COUNTS, EnvServer, EnvWorkers, RemoteEnv, WorkerDied, WorkerLost
+from turnpoint.rollouts.sampler import Sampler
+from turnpoint.testing import ToyEnv, ToySettings, ToySuite, toy_suite
+from turnpoint.testing.harness import make_rollouts, random_agent
+from turnpoint.testing.scripted_policy import ScriptedPolicy
+
+Dies = Callable[[int, str], bool]
+"""(number of the call among all workers', method) -> whether the worker dies in it."""
+
+
+class FakeHandle:
+    """A worker in this process; what goes in and out is pickled, as between processes."""
+
+    calls = 0
+
+    def __init__(self, settings: ToySettings, dies: Dies, kind: type[EnvServer] = EnvServer) -> None:
+        self.server, self.dies, self.dead = kind(settings), dies, False
+
+    def call(self, method: str, arguments: tuple[Any, ...], seconds: float | None) -> Any:
+        number, FakeHandle.calls = FakeHandle.calls, FakeHandle.calls + 1
+        if self.dead or self.dies(number, method):
+            self.dead = True
+            raise WorkerDied("signal 9")
+        answer = self.server.answer(method, pickle.loads(pickle.dumps(arguments)))
+        return pickle.loads(pickle.dumps(answer))
+
+    def kill(self) -> None:
+        self.dead = True
+
+
+def workers_for(settings: ToySettings, dies: Dies = lambda *_: False, *, count: int = 2, **options: Any):
+    FakeHandle.calls = 0
+    capabilities = settings.build().capabilities
+    return EnvWorkers(lambda: FakeHandle(settings, dies, **options), capabilities, count=count, seconds=5.0)
+
+
+def once(method: str, after: int) -> Dies:
+    """Dies in the first call of ``method`` from call ``after`` on."""
+    left = [1]
+
+    def dies(number: int, called: str) -> bool:
+        hit = called == method and number >= after and bool(left)
+        if hit:
+            left.pop()
+        return hit
+
+    return dies
+
+
+def play(workers: EnvWorkers, settings: ToySettings, episodes: int = 4, **rollout: Any):
+    suite = settings.build()
+    made = RolloutSettings(**{"max_response_tokens": 200, "env_seconds": 5.0} | rollout)
+    rollouts, _ = make_rollouts(suite, ScriptedPolicy(random_agent()), rollout=made, workers=workers)
+
+    async def go():
+        played = await asyncio.gather(*(rollouts.play(task, 0) for task in suite.tasks("train")[:episodes]))
+        await rollouts.close()
+        return played
+
+    return asyncio.run(go())
+
+
+def what_happened(episodes):
+    return [(e.stop, e.success, [(t.executed, t.observation) for t in e.turns]) for e in episodes]
+
+
+def test_episodes_in_workers_are_those_of_this_process() -> None:
+    settings = ToySettings()
+    workers = workers_for(settings)
+    assert what_happened(play(workers, settings)) == what_happened(play(None, settings))
+    assert workers.counts() == {f"env_workers/{n}": 2.0 * (n == "started") for n in COUNTS}
+
+
+@pytest.mark.parametrize(
+    ("method", "snapshots"),
+    [("reset", True), ("reset", False), ("step", True), ("step", False), ("snapshot", True)],
+)
+def test_an_episode_goes_on_when_its_worker_dies(method: str, snapshots: bool) -> None:
+    settings = ToySettings(snapshots=snapshots)
+    workers = workers_for(settings, once(method, 0 if method == "reset" else 12))
+    assert what_happened(play(workers, settings)) == what_happened(play(None, settings))
+    counts = workers.counts()
+    assert (counts["env_workers/started"], counts["env_workers/lost"]) == (3, 1)
+    assert counts["env_workers/resumed"] == (method != "reset")
+    assert (counts["env_workers/replayed_turns"] > 0) == (method != "reset")
+
+
+def test_a_restored_state_survives_a_worker_too() -> None:
+    settings, task = ToySettings(), toy_suite().tasks("train")[0]
+    workers, here = workers_for(settings, once("distance", 0)), settings.build().make()
+    env, other = RemoteEnv(workers), RemoteEnv(workers)
+    for copy in (env, here):
+        copy.reset(task)
+        copy.step("switch on the lamp")
+    state = env.snapshot()
+    seen = other.restore(state)
+    assert other.step("go left") == here.step("go left")
+    assert other.distance() == here.distance()  # asked of the new worker
+    assert workers.counts()["env_workers/resumed"] == 1
+    assert workers.counts()["env_workers/replayed_turns"] == 1
+    assert other.restore(state) == seen
+
+
+def test_where_nothing_can_be_replayed_the_episode_ends_with_a_reason_and_a_count() -> None:
+    settings = ToySettings(slip=0.3, snapshots=False)
+    workers = workers_for(settings, once("step", 10))
+    episodes = play(workers, settings)
+    lost = [e for e in episodes if e.stop == StopReason.ENV_ERROR]
+    assert len(lost) == 1
+    assert "worker died in step" in lost[0].error
+    assert "not deterministic" in lost[0].error
+    assert lost[0].success is None
+    counts = workers.counts()
+    assert (counts["env_workers/lost"], counts["env_workers/resumed"]) == (1, 0)
+
+
+def test_an_action_that_kills_every_worker_costs_its_episode_only() -> None:
+    class Poisoned(EnvServer):
+        def _step(self, action: str):
+            if self._suite.tasks("train").index(self.task) == 1:
+                raise SystemExit
+            return super()._step(action)
+
+        def _reset(self, task):
+            self.task = task
+            return super()._reset(task)
+
+    class Handle(FakeHandle):
+        def call(self, method, arguments, seconds):
+            try:
+                return super().call(method, arguments, seconds)
+            except SystemExit:
+                self.dead = True
+                raise WorkerDied("signal 11") from None
+
+    settings = ToySettings()
+    capabilities = settings.build().capabilities
+    workers = EnvWorkers(
+        lambda: Handle(settings, lambda *_: False, Poisoned), capabilities, count=2, seconds=5.0
+    )
+    episodes = play(workers, settings)
+    assert [e.stop == StopReason.ENV_ERROR for e in episodes] == [False, True, False, False]
+    assert "died twice in step" in episodes[1].error
+    assert workers.counts()["env_workers/lost"] == 2
+
+
+def test_a_new_worker_that_answers_otherwise_is_not_believed() -> None:
+    made = []
+
+    class Forgetful(EnvServer):
+        def _step(self, action: str):
+            step = super()._step(action)
+            return step if len(made) == 1 else type(step)(step.observation, step.reward + 1, step.done)
+
+    settings = ToySettings()
+    capabilities = settings.build().capabilities
+    dies = once("step", 3)
+    workers = EnvWorkers(
+        lambda: (made.append(1), FakeHandle(settings, dies, Forgetful))[1], capabilities, count=1, seconds=5.0
+    )
+    FakeHandle.calls = 0
+    env = RemoteEnv(workers)
+    env.reset(settings.build().tasks("train")[0])
+    env.step("go left")
+    env.step("go left")
+    with pytest.raises(WorkerLost, match="the answer to turn 0 came out otherwise"):
+        env.step("go left")
+
+
+def test_a_call_that_hangs_ends_the_episode_and_the_worker() -> None:
+    release = threading.Event()
+
+    class Hanging(FakeHandle):
+        def call(self, method, arguments, seconds):
+            if method == "step" and not release.wait(0.4):
+                raise TimeoutError
+            return super().call(method, arguments, seconds)
+
+    settings = ToySettings()
+    capabilities = settings.build().capabilities
+    workers = EnvWorkers(lambda: Hanging(settings, lambda *_: False), capabilities, count=1, seconds=0.1)
+    (episode,) = play(workers, settings, 1, env_seconds=0.1)
+    assert episode.stop == StopReason.TIME_OUT
+    deadline = time.monotonic() + 10
+    while not workers.counts()["env_workers/hung"] and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert workers.counts()["env_workers/hung"] == 1
+    release.set()
+    (episode,) = play(workers, settings, 1)
+    assert episode.stop is not None
+    assert episode.stop.has_outcome
+
+
+def test_no_more_copies_are_lent_than_there_are_workers() -> None:
+    settings = ToySettings()
+    workers, order = workers_for(settings, count=2), list[str]()
+
+    async def go():
+        pool = EnvPool(settings.build(), Sampler(ScriptedPolicy(random_agent())), 5.0, workers)
+        first, second = await pool.borrow(), await pool.borrow()
+
+        async def third():
+            copy = await pool.borrow()
+            order.append("lent")
+            pool.give_back(copy)
+
+        waiting = asyncio.create_task(third())
+        await asyncio.sleep(0.05)
+        order.append("given back")
+        pool.give_back(first, broken=True)
+        await waiting
+        pool.give_back(second)
+        await pool.close()
+
+    asyncio.run(go())
+    assert order == ["given back", "lent"]
+    assert workers.counts()["env_workers/started"] <= 3
+    assert len(play(workers, settings, 12)) == 12
+
+
+def test_workers_are_used_again_in_the_next_step_and_ended_at_last() -> None:
+    settings = ToySettings()
+    workers = workers_for(settings)
+    play(workers, settings)
+    play(workers, settings)
+    assert workers.counts()["env_workers/started"] == 2
+    handles = list(workers._all)
+    workers.close()
+    workers.close()
+    assert all(handle.dead for handle in handles)
+
+
+class Locked(ToyEnv):
+    """Its snapshots cannot leave the process."""
+
+    def snapshot(self):
+        return threading.Lock()
+
+
+class LockedServer(EnvServer):
+    def __init__(self, settings: ToySettings) -> None:
+        super().__init__(settings)
+        self._suite = ToySuite(settings, Locked)
+
+
+def test_a_state_that_cannot_be_sent_comes_back_by_replay_or_not_at_all() -> None:
+    task = toy_suite().tasks("train")[0]
+    env = RemoteEnv(workers_for(ToySettings(), kind=LockedServer))
+    env.reset(task)
+    assert env.snapshot() is None
+    env = RemoteEnv(workers_for(ToySettings(slip=0.3), kind=LockedServer))
+    env.reset(task)
+    with pytest.raises(EnvError, match=r"set rollout\.env_workers=threads"):
+        env.snapshot()
+
+
+def test_errors_of_the_environment_are_told_as_text() -> None:
+    settings = ToySettings(fault="crash")
+    env = RemoteEnv(workers_for(settings))
+    env.reset(settings.build().tasks("train")[0])
+    env.step("go left")
+    env.step("go left")
+    with pytest.raises(EnvError, match="RuntimeError: the corridor collapsed"):
+        env.step("go left")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"env_workers": "ray"}, "set env_seconds"),
+        ({"env_worker_count": 8}, "env_worker_count=8 is for env_workers=ray"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        RolloutSettings(**changes)
+
+
+def test_without_ray_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    settings = RolloutSettings(env_workers="ray", env_seconds=60)
+    with pytest.raises(ConfigError, match=r"pip install 'turnpoint\[ray\]'"):
+        start_workers(ToySettings(), toy_suite().capabilities, settings)
+
+
+def test_a_pool_without_workers_is_as_before() -> None:
+    suite = toy_suite()
+
+    async def go():
+        pool = EnvPool(suite, Sampler(ScriptedPolicy(random_agent())), None)
+        async with pool.lend() as one, pool.lend() as two:
+            await one.reset(suite.tasks("train")[0])
+            await two.reset(suite.tasks("train")[1])
+        await pool.close()
+
+    asyncio.run(go())
