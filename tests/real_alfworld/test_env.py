@@ -129,13 +129,14 @@ def test_the_household_environment_plays_the_same_game(suite: AlfworldSuite) -> 
 )
 def test_a_training_step(games: Path, tmp_path: Path, recipe: str) -> None:
     model = write_tiny_model(tmp_path / "model", context=16384)
+    teacher = write_tiny_model(tmp_path / "teacher", context=16384, seed=1)
     config = load_run_config(
         RECIPES / f"{recipe}.yaml",
         [f"policy.model={model}", f"env.games={games}", "env.max_turns=2", "method.group=2", "train.steps=1",
          "train.tasks_per_step=1", "eval.before=false", "eval.every=0", "eval.tasks=1", "eval.attempts=1",
          "rollout.max_response_tokens=6", "env.processes=1", "loggers=[]", f"cache={tmp_path}"]
         + (["method.reflection_tokens=6"] if recipe.startswith("pivoarl") else [])
-        + ([f"scoring.model={write_tiny_model(tmp_path / 'teacher', context=16384, seed=1)}"] if recipe.startswith("stride") else []),
+        + ([f"scoring.model={teacher}"] if recipe.startswith("stride") else []),
     )  # fmt: skip
     asyncio.run(Trainer(build_run(config, tmp_path / "run"), View()).train())
     (step,) = [r for r in read_metrics(tmp_path / "run" / "metrics.jsonl") if r["kind"] == "train"]

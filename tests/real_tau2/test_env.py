@@ -178,13 +178,14 @@ def test_the_header_holds_the_version(mock: Tau2Suite) -> None:
 @pytest.mark.parametrize("recipe", ["grpo_tau2", "pivotopd_tau2", "pivoarl_tau2", "stride_tau2"])
 def test_a_training_step(tmp_path: Path, recipe: str) -> None:
     model = write_tiny_model(tmp_path / "model", context=16384)
+    teacher = write_tiny_model(tmp_path / "teacher", context=16384, seed=1)
     config = load_run_config(
         RECIPES / f"{recipe}.yaml",
         [f"policy.model={model}", "env.domain=mock", "env.max_turns=2", "method.group=2", "train.steps=1",
          "train.tasks_per_step=1", "eval.before=false", "eval.every=0", "eval.tasks=1", "eval.attempts=1",
          "rollout.max_response_tokens=6", "loggers=[]", f"cache={tmp_path}"]
         + (["method.reflection_tokens=6"] if recipe.startswith("pivoarl") else [])
-        + ([f"scoring.model={write_tiny_model(tmp_path / 'teacher', context=16384, seed=1)}"] if recipe.startswith("stride") else []),
+        + ([f"scoring.model={teacher}"] if recipe.startswith("stride") else []),
     )  # fmt: skip
     run = build_run(config, tmp_path / "run")
     prompt = run.renderer.text(

@@ -89,7 +89,7 @@ def sound_step(found: Any) -> Step:
         value: Any = getattr(found, name)
         if not (value is None or isinstance(value, bool)) or value not in allowed:
             raise Nonsense(f"'{name}' is {_short(value)}, not one of {', '.join(map(str, allowed))}")
-    return found if type(reward) is float else replace(found, reward=float(reward))
+    return replace(found, reward=float(reward))
 
 
 def _whole(value: Any) -> bool:
