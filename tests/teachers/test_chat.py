@@ -159,3 +159,20 @@ def test_registry_knows_the_kinds_and_helps_with_typos() -> None:
     assert {"oracle", "http", "self"} <= set(teacher_registry.names())
     with pytest.raises(ConfigError, match="did you mean 'oracle'"):
         teacher_registry.parse("oracel")
+
+
+def test_draws_are_answers_of_their_own_with_common_counts() -> None:
+    asked: list[int] = []
+
+    async def complete(messages: Sequence[Message], draw: int = 0, /) -> str:
+        asked.append(draw)
+        return f"<action>wait {draw}</action>"
+
+    teacher = teacher_registry.parse("self").build(toy_suite(), complete)
+    episode = played()
+    where = Situation(episode.task, episode.turns[:1], episode.turns[1].observation)
+    answers = [asyncio.run(teacher.draw(number).recover(where)) for number in (0, 2, 1)]
+    assert asked == [0, 2, 1]
+    assert answers == ["wait 0", "wait 2", "wait 1"]
+    assert teacher.varies
+    assert teacher.metrics()["recoveries"] == 3

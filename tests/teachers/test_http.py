@@ -64,6 +64,23 @@ def test_request_and_reply() -> None:
     assert (metrics["requests"], metrics["prompt_tokens"], metrics["completion_tokens"]) == (1, 2, 2)
 
 
+def test_draws_shift_the_seed_and_share_the_counts() -> None:
+    with FakeEndpoint(["a", "b", "c"]) as endpoint:
+        teacher = build(endpoint, temperature=0.7, extra_body={"seed": 5})
+        assert teacher.varies
+
+        async def call() -> None:
+            for number in range(3):
+                await teacher.draw(number).complete(ASK)
+            await teacher.close()
+
+        asyncio.run(call())
+        assert [request.body["seed"] for request in endpoint.requests] == [5, 6, 7]
+        assert teacher.metrics()["requests"] == 3
+        assert not build(endpoint, temperature=0.0).varies
+        assert build(endpoint, temperature=None).varies
+
+
 def test_fields_that_some_models_refuse_can_be_left_out() -> None:
     _, _, endpoint = ask(["ok"], temperature=None, max_tokens=None, extra_body={"max_completion_tokens": 9})
     assert set(endpoint.requests[0].body) == {"model", "messages", "max_completion_tokens"}

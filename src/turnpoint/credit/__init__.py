@@ -51,6 +51,14 @@ from turnpoint.credit.returns import (
     reflection_returns,
 )
 from turnpoint.credit.surrogate import gspo_ratio, ppo_surrogate
+from turnpoint.credit.trust import (
+    agreement,
+    posterior_share,
+    recovered_within,
+    recovery_weight,
+    turns_to_recover,
+    wilson_interval,
+)
 from turnpoint.credit.windows import (
     early_stop_token,
     early_stop_turn,
@@ -64,6 +72,7 @@ __all__ = [
     "Chain",
     "agentopsd_advantages",
     "agentopsd_multipliers",
+    "agreement",
     "b2f_expert_turns",
     "blended_token_weights",
     "blended_turn_weights",
@@ -95,7 +104,10 @@ __all__ = [
     "pivoarl_advantages",
     "pivot_isolated_returns",
     "pivotrl_keep",
+    "posterior_share",
     "ppo_surrogate",
+    "recovered_within",
+    "recovery_weight",
     "reflection_returns",
     "restart_turn",
     "reverse_kl_advantages",
@@ -108,6 +120,8 @@ __all__ = [
     "step_advantages",
     "threshold_from_errors",
     "threshold_from_successes",
+    "turns_to_recover",
+    "wilson_interval",
     "with_tail_bucket",
     "zero_variance_fraction",
 ]

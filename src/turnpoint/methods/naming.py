@@ -38,10 +38,15 @@ async def ask_report(
     except TeacherError as error:
         tally.add(f"teacher_failures/{error.reason}")
         return None
+    note_report(episode, report, tally)
+    return report
+
+
+def note_report(episode: Episode, report: Report | None, tally: Tally) -> None:
+    """Count a report, and put its lesson and summary on record."""
     tally.add("reports" if report else "reports_empty")
     if report is not None:
         episode.lesson, episode.summary = report.lesson or None, report.summary
-    return report
 
 
 def keep_pivot(episode: Episode, pivot: Pivot, tally: Tally) -> None:
@@ -57,6 +62,13 @@ def keep_pivot(episode: Episode, pivot: Pivot, tally: Tally) -> None:
     else:
         pivot.resolved = resolved
         tally.add("pivots_used")
+
+
+def drop_pivot(pivot: Pivot, reason: str, tally: Tally) -> None:
+    """A pivot on record is not to be used after all."""
+    pivot.resolved, pivot.note = None, f"not used: {reason.replace('_', ' ')}"
+    tally.add("pivots_used", -1)
+    tally.add(f"pivots_skipped/{reason}")
 
 
 def _did(action: str, turn: Turn) -> bool:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, field_validator, model_validator
@@ -19,26 +19,27 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, fie
 from turnpoint.config import ConfigError
 from turnpoint.credit import distillation_advantages
 from turnpoint.envs import Capabilities
-from turnpoint.methods.naming import ask_report, keep_pivot
-from turnpoint.methods.outcome import OutcomeSettings
+from turnpoint.methods.beyond import Beyond, BeyondPivotOPDSettings
+from turnpoint.methods.counsel import Counsel
+from turnpoint.methods.naming import keep_pivot
 from turnpoint.methods.parts import UNUSABLE, play_groups, record_advantages
 from turnpoint.methods.protocol import Teachers
 from turnpoint.methods.recovery import Recovery, RecoveryRules
 from turnpoint.methods.rules import Stopping, StopRule, StopSettings, whole_turns
 from turnpoint.methods.situations import situation
 from turnpoint.methods.tally import Tally
-from turnpoint.policy import ScoreRequest
-from turnpoint.prompts import assert_unhinted
+from turnpoint.policy import PolicyCapabilities, ScoreRequest
+from turnpoint.policy.settings import PolicySettings
+from turnpoint.prompts import PromptSettings, assert_unhinted
 from turnpoint.records import Episode, Group, Pivot, Row, RowKind, Task, Turn
 from turnpoint.rollouts import Rollouts, Scorer
-from turnpoint.teachers.protocol import NamingTeacher
 
 Ablation = Literal[
     "none", "preventive_only", "recovery_only", "random_turns", "hints_without_gold", "reverse_kl_recovery"
 ]
 
 
-class PivotOPDSettings(OutcomeSettings):
+class PivotOPDSettings(BeyondPivotOPDSettings):
     """Pivotal-turn on-policy distillation from the hinted student."""
 
     title: ClassVar[str] = "PivotOPD"
@@ -117,6 +118,14 @@ class PivotOPDSettings(OutcomeSettings):
                 f"method.recovery_turns is {self.recovery_turns}, but this environment is not deterministic, so the "
                 "state after a pivotal turn cannot be reproduced; set method.recovery_turns to 1"
             )
+        if effective.distils:
+            self.check_beyond(capabilities, teachers)
+
+    def check_backend(
+        self, policy: PolicySettings, capabilities: PolicyCapabilities, prompt: PromptSettings
+    ) -> None:
+        if self.recovery_ratio is not None:
+            self.recovery_ratio.check_backend(policy, capabilities)
 
     @property
     def recovery_rules(self) -> RecoveryRules:
@@ -153,6 +162,22 @@ class PivotOPD(Stopping):
         self.settings = settings.effective()
         self.tally = Tally()
         self.stop = StopRule(settings.stop, self.tally)
+        self.beyond = Beyond(
+            self.settings,
+            recovery_turns=self.settings.recovery_turns,
+            w_rec=self.settings.w_rec,
+            tally=self.tally,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the stop rule and the options beyond the paper have learned."""
+        beyond = self.beyond.state_dict()
+        return super().state_dict() | ({"beyond": beyond} if beyond else {})
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of ``state_dict``."""
+        super().load_state_dict(state)
+        self.beyond.load_state_dict(state.get("beyond", {}))
 
     async def collect(self, tasks: Sequence[Task], rollouts: Rollouts, teachers: Teachers) -> list[Group]:
         """G rollouts per task, a report on each, and recovery branches from the states after pivotal turns."""
@@ -165,13 +190,16 @@ class PivotOPD(Stopping):
         played = [episode for group in groups for episode in group.episodes if episode.turns]
         episodes = [episode for episode in played if episode.stop not in UNUSABLE]
         self.tally.add("reports_skipped/unusable_episode", len(played) - len(episodes))
-        await asyncio.gather(*(self._analyse(episode, teacher, rollouts) for episode in episodes))
+        counsel = self.beyond.counsel(teacher, rollouts)
+        await asyncio.gather(*(self._analyse(episode, counsel) for episode in episodes))
         jobs = self._queue(groups, rollouts)
-        recovery = Recovery(self.settings.recovery_rules, teacher, rollouts, self.tally)
+        rules = replace(self.settings.recovery_rules, turns=self.beyond.recovery_turns)
+        recovery = Recovery(rules, counsel, rollouts, self.tally, self.beyond.depth)
         branches = await asyncio.gather(*(recovery.play(job.episode, job.turn) for job in jobs))
         for job, branch in zip(jobs, branches, strict=True):
             if branch.turns:
                 job.group.branches.append(branch)
+        await self.beyond.learn(groups, branches, teacher, rollouts)
         return groups
 
     async def credit(self, groups: Sequence[Group], scorer: Scorer, teachers: Teachers) -> list[Row]:
@@ -179,40 +207,39 @@ class PivotOPD(Stopping):
         s = self.settings
         pairs = s.outcome_rows(groups, self.tally, keep_unjudged=s.distils)
         episodes = {episode.id: episode for group in groups for episode in group.episodes}
-        await self._add_distillation(pairs, episodes, scorer)
+        preventive = await self._add_distillation(pairs, episodes, scorer)
         branches = [branch for group in groups for branch in group.branches]
-        pairs += await self._recovery_rows(branches, scorer)
+        pairs += await self._recovery_rows(branches, scorer, preventive)
         self._note_empty_signals()
         record_advantages(pairs)
         return [row for _, row in pairs]
 
     # ---- naming pivotal turns -------------------------------------------------------------------
 
-    async def _analyse(self, episode: Episode, teacher: NamingTeacher, rollouts: Rollouts) -> None:
+    async def _analyse(self, episode: Episode, counsel: Counsel) -> None:
         """One report per episode, also for successes; a failed teacher costs its signal, not the rows."""
-        report = await ask_report(episode, teacher, self.settings.max_pivots, self.tally, rollouts)
+        report, shares = await counsel.report(episode, self.settings.max_pivots)
         if report is None:
             return
         candidates = [(c.turn, c.action) for c in report.candidates]
         source = "teacher"
         if self.settings.ablation == "random_turns":
-            candidates, source = (
-                await self._random_candidates(episode, len(candidates), teacher, rollouts),
-                "random",
-            )
+            candidates, source = await self._random_candidates(episode, len(candidates), counsel), "random"
+            shares = {}
         for turn, gold in candidates:
-            keep_pivot(episode, Pivot(turn, source, gold, note=report.turn_lessons.get(turn, "")), self.tally)
+            pivot = Pivot(turn, source, gold, note=report.turn_lessons.get(turn, ""))
+            keep_pivot(episode, pivot, self.tally)
+            await counsel.weigh(episode, pivot, shares.get(turn))
 
     async def _random_candidates(
-        self, episode: Episode, count: int, teacher: NamingTeacher, rollouts: Rollouts
+        self, episode: Episode, count: int, counsel: Counsel
     ) -> list[tuple[int, str]]:
         """Ablation: as many turns, drawn without replacement, with the teacher's action for each."""
-        rng = rollouts.streams.rng("random_turns", episode.id)
+        rng = counsel.rollouts.streams.rng("random_turns", episode.id)
         turns = sorted(
             rng.choice(len(episode.turns), size=min(count, len(episode.turns)), replace=False).tolist()
         )
-        ask = Recovery(self.settings.recovery_rules, teacher, rollouts, self.tally).ask
-        named = [(turn, await ask(situation(episode, turn))) for turn in turns]
+        named = [(turn, await counsel.ask(situation(episode, turn))) for turn in turns]
         return [(turn, action) for turn, action in named if action is not None]
 
     # ---- recovery -------------------------------------------------------------------------------
@@ -240,8 +267,11 @@ class PivotOPD(Stopping):
 
     async def _add_distillation(
         self, pairs: Sequence[tuple[Turn, Row]], episodes: dict[str, Episode], scorer: Scorer
-    ) -> None:
-        """Add the preventive and the lesson term to the outcome rows, in place."""
+    ) -> float:
+        """Add the preventive and the lesson term to the outcome rows, in place.
+
+        Returns the gradient weight of the preventive one: the sum over its tokens of their weights.
+        """
         s, wanted = self.settings, list[tuple[str, float, Turn, Row, ScoreRequest]]()
         for turn, row in pairs:
             episode = episodes[row.episode]
@@ -249,7 +279,8 @@ class PivotOPD(Stopping):
             if s.w_prev > 0 and pivot is not None and pivot.resolved is not None:
                 hint = s.recovery_rules.hint(scorer.prompter, pivot.resolved)
                 assert_unhinted(turn.messages, [hint])
-                self._want(wanted, "preventive", s.w_prev, turn, row, scorer.hinted(turn, hint))
+                weight = s.w_prev * (1.0 if pivot.score is None else pivot.score)
+                self._want(wanted, "preventive", weight, turn, row, scorer.hinted(turn, hint))
             if s.w_traj > 0 and episode.lesson:
                 assert_unhinted(turn.messages, [scorer.prompter.lesson_text(episode.lesson)])
                 self._want(wanted, "lesson", s.w_traj, turn, row, scorer.with_lesson(turn, episode.lesson))
@@ -260,6 +291,9 @@ class PivotOPD(Stopping):
             turn.scores[name] = tuple(term.tolist())
             self.tally.add(f"{name}_tokens", len(term))
             self.tally.mean(f"{name}_gap", float(np.mean(logprobs - row.old_logprobs)), len(term))
+        return sum(
+            weight * len(row.response_ids) for name, weight, _, row, _ in wanted if name == "preventive"
+        )
 
     def _note_empty_signals(self) -> None:
         """A configured signal that reached no token is counted, and the trainer says so aloud."""
@@ -283,8 +317,13 @@ class PivotOPD(Stopping):
         else:
             wanted.append((name, weight, turn, row, request))
 
-    async def _recovery_rows(self, branches: Sequence[Episode], scorer: Scorer) -> list[tuple[Turn, Row]]:
-        """``w_rec * clip(log pi(y|c+h) - log pi(y|c), -delta, delta)``, trained under the unhinted context c."""
+    async def _recovery_rows(
+        self, branches: Sequence[Episode], scorer: Scorer, preventive: float
+    ) -> list[tuple[Turn, Row]]:
+        """``w_rec * clip(log pi(y|c+h) - log pi(y|c), -delta, delta)``, trained under the unhinted context c.
+
+        ``preventive``: gradient weight of the preventive term, which ``w_rec`` may depend on.
+        """
         from_student = self.settings.ablation == "reverse_kl_recovery"
         turns = [(branch, turn) for branch in branches for turn in branch.turns]
         requests = []
@@ -297,21 +336,28 @@ class PivotOPD(Stopping):
                 self.tally.add("recovery_skipped/prompt_too_long")
                 self.tally.add("dropped_tokens/recovery_prompt_too_long", len(turn.response_ids))
         scored = await scorer.logprobs([request for *_, request in kept])
+        tokens = sum(sum(_trust(turn)) for _, turn, _ in kept)
+        w_rec = self.beyond.recovery_weight(preventive, tokens)
         return [
-            (turn, self._recovery_row(branch, turn, request, logprobs, from_student))
+            (turn, self._recovery_row(branch, turn, request, logprobs, from_student, w_rec))
             for (branch, turn, request), logprobs in zip(kept, scored, strict=True)
         ]
 
     def _recovery_row(
-        self, branch: Episode, turn: Turn, request: ScoreRequest, scored: np.ndarray, from_student: bool
+        self,
+        branch: Episode,
+        turn: Turn,
+        request: ScoreRequest,
+        scored: np.ndarray,
+        from_student: bool,
+        w_rec: float,
     ) -> Row:
         assert turn.hint is not None
         assert_unhinted(turn.messages, [turn.hint])
         sampled = np.asarray(turn.logprobs)
         hinted, plain = (scored, sampled) if from_student else (sampled, scored)
-        advantages = distillation_advantages(
-            hinted, plain, weight=self.settings.w_rec, clip=self.settings.delta
-        )
+        weight = w_rec * next(iter(_trust(turn)), 1.0)
+        advantages = distillation_advantages(hinted, plain, weight=weight, clip=self.settings.delta)
         self.tally.add("recovery_tokens", len(advantages))
         self.tally.mean("recovery_gap", float(np.mean(hinted - plain)), len(advantages))
         self.tally.mean("recovery_clipped", float(np.mean(np.abs(hinted - plain) > self.settings.delta)))
@@ -327,3 +373,8 @@ class PivotOPD(Stopping):
             turn=turn.index,
             anchor=turn.observation.state_key,
         )
+
+
+def _trust(turn: Turn) -> tuple[float, ...]:
+    """Factor on the weight of each token of a recovery turn: its ``weight`` on record, else 1."""
+    return turn.scores.get("weight", (1.0,) * len(turn.response_ids))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from turnpoint.envs import EnvError
+from turnpoint.methods.counsel import Counsel
+from turnpoint.methods.recovery_depth import AdaptiveTurns, Gauge
 from turnpoint.methods.situations import branch_situation, resolve
 from turnpoint.methods.tally import Tally
 from turnpoint.policy import ContextOverflow
 from turnpoint.prompts import Prompter, leaks
 from turnpoint.records import Episode, Turn
 from turnpoint.rollouts import Branch, Rollouts
-from turnpoint.teachers.protocol import NamingTeacher, Situation, TeacherError
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,19 @@ class Recovery:
     """Plays the branches of one step; whatever ends one is counted as ``recovery_ended/<reason>``."""
 
     def __init__(
-        self, rules: RecoveryRules, teacher: NamingTeacher, rollouts: Rollouts, tally: Tally
+        self,
+        rules: RecoveryRules,
+        counsel: Counsel,
+        rollouts: Rollouts,
+        tally: Tally,
+        depth: AdaptiveTurns | None = None,
     ) -> None:
+        """``depth`` measures when branches have recovered; their last turn is executed for it as well."""
         self.rules = rules
-        self.teacher = teacher
+        self.counsel = counsel
         self.rollouts = rollouts
         self.tally = tally
+        self.depth = depth
 
     async def play(self, episode: Episode, turn: int) -> Episode:
         """Up to K turns from the state after ``turn``, each in the student's own words."""
@@ -49,7 +57,10 @@ class Recovery:
         error = ""
         try:
             async with self.rollouts.place():
-                end = await self._turns(branch)
+                gauge = None
+                if self.depth is not None:
+                    gauge = await self.depth.gauge(episode, turn, self.rollouts)
+                end = await self._turns(branch, gauge)
         except ContextOverflow as overflow:
             end, error = "prompt_too_long", str(overflow)
         except TimeoutError as late:
@@ -61,31 +72,30 @@ class Recovery:
         self.tally.add(f"recovery_ended/{end}")
         return record
 
-    async def ask(self, where: Situation) -> str | None:
-        """The action the teacher names; None if it fails, which is counted."""
-        try:
-            with self.rollouts.sampler.waiting(self.teacher.remote):
-                return await self.teacher.recover(where)
-        except TeacherError as error:
-            self.tally.add(f"teacher_failures/{error.reason}")
-            return None
-
-    async def _turns(self, branch: Branch) -> str:
+    async def _turns(self, branch: Branch, gauge: Gauge | None) -> str:
         """Play until K turns are kept or something ends the branch; returns what did."""
         for k in range(1, self.rules.turns + 1):
-            target = None
+            target, weight = None, 1.0
             if self.rules.gold:
-                target = resolve(await self.ask(branch_situation(branch)), branch.observation)
+                advice = await self.counsel.action(branch_situation(branch))
+                target, weight = advice.action, advice.weight
                 if target is None:
-                    return "no_recovery_action"
+                    return advice.fault
             hint = self.rules.hint(self.rollouts.prompter, target)
             turn = await branch.sample(hint if self.rules.hinted else None)
             if (fault := self._fault(turn, target, hint)) is not None:
                 self.tally.add("dropped_tokens/recovery", len(turn.response_ids))
                 return fault
             turn.hint, turn.gold_actions = hint, () if target is None else (target,)
+            if weight != 1.0:
+                turn.scores["weight"] = (weight,) * len(turn.response_ids)
             branch.keep(turn)
-            if k < self.rules.turns and not await branch.step():
+            if k == self.rules.turns and gauge is None:
+                break
+            goes_on = await branch.step()
+            if gauge is not None:
+                await gauge.look(branch)
+            if not goes_on and k < self.rules.turns:
                 return "episode_over"
         return "complete"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from turnpoint.envs import EnvError
 from turnpoint.records import Episode, EpisodeKind, Fork, StopReason, Turn
 from turnpoint.rollouts.ending import end_episode
 from turnpoint.rollouts.envs import EnvCopy, EnvPool
@@ -74,6 +75,18 @@ class Branch:
         if step.done:
             self.episode.success = step.success
         return not step.done and len(self.turns) < self._max_turns
+
+    async def distance(self) -> int | None:
+        """The oracle's distance in the state that ``step`` led to; None if the task is impossible from there.
+
+        Raises ``EnvError``, also before the first step, and ``TimeoutError`` as calls do.
+        """
+        if self._env is None:
+            raise EnvError("this branch has executed nothing yet, so there is no state to measure")
+        self._sound = False
+        distance = await self._env.call(self._env.env.distance)
+        self._sound = True
+        return distance
 
     def close(self, error: str = "") -> Episode:
         """End the branch and give its record back; an environment in which something went wrong is closed."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import NonNegativeInt
 
@@ -37,6 +38,14 @@ class ChatTeacher:
         self.chat_settings = settings
         self.instructions = instructions
         self.counters = TeacherCounters()
+        self.number = 0
+        """Which of several answers to the same question this one gives; see ``draw``."""
+
+    def draw(self, number: int) -> Self:
+        """The same teacher, its counters included, with the ``number``-th answer to every question."""
+        other = copy(self)
+        other.number = number
+        return other
 
     async def complete(self, messages: Sequence[Message]) -> str:
         """One model call. Raises ``TeacherError`` through ``self.counters.fail``."""

@@ -19,6 +19,8 @@ class TeacherCounters:
     requests: int = 0
     """Model calls that were answered."""
     retries: int = 0
+    errors: int = 0
+    """Answers that were made wrong on purpose."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     failures: Counter[TeacherFailure] = field(default_factory=Counter)

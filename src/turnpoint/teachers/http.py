@@ -51,6 +51,16 @@ class HttpTeacher(ChatTeacher):
         self._used_before = 0
         """Tokens that the run had used up when it was resumed."""
 
+    @property
+    def label(self) -> str:
+        """Kind and model."""
+        return f"http:{self.settings.model}"
+
+    @property
+    def varies(self) -> bool:
+        """Whether the endpoint samples; without a temperature of ours it does as its default says."""
+        return self.settings.temperature != 0
+
     def _count_retry(self) -> None:
         self.counters.retries += 1
 
@@ -95,7 +105,10 @@ class HttpTeacher(ChatTeacher):
             body["max_tokens"] = settings.max_tokens
         if settings.temperature is not None:
             body["temperature"] = settings.temperature
-        return body | settings.extra_body
+        body |= settings.extra_body
+        if self.number and isinstance(body.get("seed"), int):
+            body["seed"] += self.number  # the endpoint would repeat its answer
+        return body
 
     async def check(self) -> None:
         """Look the model up at the endpoint; where it lists none, ask it for one token."""

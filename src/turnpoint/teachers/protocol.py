@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
@@ -11,8 +11,12 @@ from turnpoint.policy.protocol import Floats
 from turnpoint.prompts.report import Report
 from turnpoint.records import Episode, Message, Observation, Task, Turn
 
-Complete = Callable[[Sequence[Message]], Awaitable[str]]
-"""One free-standing model call: chat messages in, the reply's text out."""
+
+class Complete(Protocol):
+    """One free-standing model call: chat messages in, the reply's text out."""
+
+    def __call__(self, messages: Sequence[Message], draw: int = 0, /) -> Awaitable[str]:
+        """``draw``: which of several answers to the same messages; each is sampled by itself."""
 
 
 class TeacherFailure(StrEnum):
@@ -56,6 +60,16 @@ class Situation:
     turn: int = 0
     """Number of turns before the state."""
 
+    def as_episode(self) -> Episode:
+        """The state as the end of an episode, so that restoring it is verified like any recorded state."""
+        return Episode(
+            id=f"{self.task.id}/situation",
+            task=self.task,
+            turns=list(self.turns),
+            final_observation=self.observation,
+            final_snapshot=self.snapshot,
+        )
+
 
 class NamingTeacher(Protocol):
     """Names pivotal turns and better actions, in text: it needs no tokenizer in common with the student."""
@@ -95,6 +109,26 @@ class KeepsState(Protocol):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Inverse of ``state_dict``."""
+
+
+@runtime_checkable
+class Resamples(Protocol):
+    """Optional part of a naming teacher: it can be asked the same question several times, for different answers."""
+
+    @property
+    def varies(self) -> bool:
+        """Whether its answers differ at all; asking one that always says the same is a waste."""
+
+    def draw(self, number: int) -> NamingTeacher:
+        """The same teacher with the ``number``-th answer to every question; 0 is the one it gives when asked once.
+
+        Counts, limits and connections are shared.
+        """
+
+
+def teacher_label(teacher: NamingTeacher) -> str:
+    """What tells a teacher apart from others in records: its ``label``, or else the name of its class."""
+    return str(getattr(teacher, "label", type(teacher).__name__))
 
 
 @dataclass(frozen=True, slots=True)

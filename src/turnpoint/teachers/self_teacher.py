@@ -31,6 +31,9 @@ class SelfTeacher(ChatTeacher):
     """Asks the student through ``complete``; a prompt that does not fit counts as ``budget``."""
 
     remote = False
+    varies = True
+    """Answers are sampled."""
+    label = "self"
 
     def __init__(self, settings: SelfTeacherSettings, instructions: str, complete: Complete) -> None:
         super().__init__(settings, instructions)
@@ -39,7 +42,7 @@ class SelfTeacher(ChatTeacher):
 
     async def complete(self, messages: Sequence[Message]) -> str:
         try:
-            reply = await self._complete(messages)
+            reply = await (self._complete(messages, self.number) if self.number else self._complete(messages))
         except TeacherError as error:
             self.counters.failures[error.reason] += 1
             raise
