@@ -53,11 +53,14 @@ class Run:
         )
         return self.rollouts
 
-    async def complete(self, messages: Sequence[Message]) -> str:
-        """The student's answer to free-standing messages, for teachers that are the student itself."""
+    async def complete(self, messages: Sequence[Message], draw: int = 0, /) -> str:
+        """The student's answer to free-standing messages, for teachers that are the student itself.
+
+        ``draw`` names one of several answers to the same messages.
+        """
         if self.rollouts is None:
             raise RuntimeError("the self teacher was asked outside a training step")
-        key = "self-teacher:" + "\n".join(message.content for message in messages)
+        key = f"self-teacher{f'#{draw}' if draw else ''}:" + "\n".join(message.content for message in messages)
         return self.renderer.reply_text((await self.rollouts.complete(messages, key=key)).token_ids)
 
 
