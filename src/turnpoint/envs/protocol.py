@@ -36,7 +36,10 @@ class EnvDataError(ValueError):
 
 @runtime_checkable
 class Env(Protocol):
-    """One playable copy of an environment; not shared between episodes that are open at the same time."""
+    """One playable copy of an environment; not shared between episodes that are open at the same time.
+
+    Where actions cannot be listed, it may have ``random_action(rng)``: something to try, for a random agent.
+    """
 
     capabilities: Capabilities
 

@@ -154,6 +154,17 @@ class RunConfig(Settings):
         return self
 
 
+class ScriptedConfig(Settings):
+    """What an evaluation without a model needs of a run config."""
+
+    seed: int = 0
+    """Draws what a random agent does."""
+    env: Annotated[SerializeAsAny[EnvSettings], BeforeValidator(env_registry.parse)]
+    """Environment and its tasks."""
+    eval: EvalSettings = EvalSettings()
+    """Which tasks, and how often."""
+
+
 def load_run_config(path: Path | str | dict[str, Any], overrides: list[str] | None = None) -> RunConfig:
     """Read a recipe, apply dotted overrides over it and the method's defaults under it, validate.
 

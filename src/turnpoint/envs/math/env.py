@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from typing import Any, NamedTuple
 
 from turnpoint.envs.math.checker import Checker, boxed_answer
@@ -82,6 +83,10 @@ class MathEnv:
     def best_actions(self, knowledge: Knowledge = "full") -> list[str]:
         """There is no oracle."""
         raise EnvError("math has no oracle")
+
+    def random_action(self, rng: random.Random) -> str:
+        """A guess: a whole number below a thousand."""
+        return f"\\boxed{{{rng.randrange(1000)}}}"
 
     def close(self) -> None:
         """Forget the problem; the checker is shared."""

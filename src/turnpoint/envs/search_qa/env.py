@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -101,6 +102,17 @@ class SearchQAEnv:
     def best_actions(self, knowledge: Knowledge = "full") -> list[str]:
         """The accepted answers (``full``); an answer or a search that the shown passages suggest (``observed``)."""
         return [] if self._current().given is not None else self._best(knowledge)
+
+    def random_action(self, rng: random.Random) -> str:
+        """A search for, or an answer of, a few neighbouring words of the question and the passages shown."""
+        now = self._current()
+        if self._list is not None:
+            return rng.choice(self._list(now.question, now.progress))
+        texts = [now.question, *(f"{p.title} {p.text}" for p in now.progress.passages)]
+        words = [word.strip(".,;:?!()\"'") for word in " ".join(texts).replace("<", " ").split()]
+        at, length = rng.randrange(len(words)), rng.randint(1, 3)
+        said = " ".join(words[at : at + length]) or words[0]
+        return text.search(said) if rng.random() < 0.5 else text.answer(said)
 
     def close(self) -> None:
         """Forget the episode; the retriever is the suite's."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -87,6 +88,16 @@ class WebShopEnv:
         if knowledge == "observed":
             return desk.observer.best_actions(state, seen)
         return desk.oracle.best_actions(state)
+
+    def random_action(self, rng: random.Random) -> str:
+        """A click that the page accepts or, where it can be searched, a few words of the instruction."""
+        desk, state, _ = self._current()
+        listed = desk.play.actions(state)
+        if listed:
+            return rng.choice(listed)
+        words = desk.play.goal.instruction.lower().split()
+        at, length = rng.randrange(len(words)), rng.randint(1, 5)
+        return f"search[{' '.join(words[at : at + length])}]"
 
     def score(self) -> float:
         """Score of the purchase, from 0 to 1; 0.0 before one."""
