@@ -46,7 +46,12 @@ MAY_IMPORT: dict[str, set[str]] = {
 }  # fmt: skip
 """Rooms, or modules of them, that each room may import; ``cli`` may import all."""
 
-TORCH_ROOMS = ("policy/local/", "policy/small/", "policy/loss.py")
+VERL_ROOMS = ("policy/verl/", "testing/verl_cpu/")
+TORCH_ROOMS = ("policy/local/", "policy/small/", "policy/loss.py", *VERL_ROOMS)
+LIGHT_IN_VERL_ROOMS = (
+    "__init__", "backend", "cluster", "compose", "errors", "hooks", "loop", "policy", "settings", "translate",
+)  # fmt: skip
+"""Modules of the verl policy that load without torch, Ray and verl; the rest of its room may need them at once."""
 HEAVY = ("torch", "transformers", "safetensors", "tokenizers")
 _PATH = re.compile(r"(turnpoint(?:\.\w+)+)(?::\w+)?")
 
@@ -260,13 +265,28 @@ def test_lazy_heavy_imports_are_fine() -> None:
     assert heavy_imports("if TYPE_CHECKING:\n    import torch") == []
 
 
+def loads_without_verl(path: Path) -> bool:
+    """Whether a module of the verl policy is one that must load without verl."""
+    return "turnpoint/policy/verl/" in path.as_posix() and path.stem in LIGHT_IN_VERL_ROOMS
+
+
+def test_only_the_verl_policy_and_its_test_kit_know_verl() -> None:
+    for path in SOURCE.rglob("*.py"):
+        if path.relative_to(SOURCE).as_posix().startswith(VERL_ROOMS):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not [name for name in names if name.split(".")[0] in ("verl", "tensordict")], path
+
+
 def test_everything_outside_the_local_policy_loads_without_torch() -> None:
     """The command line above all; what is imported on the way counts too."""
     inside = [path.relative_to(SOURCE.parent) for path in sorted(SOURCE.rglob("*.py"))]
     light = [
         ".".join(path.with_suffix("").parts).removesuffix(".__init__")
         for path in inside
-        if not path.relative_to("turnpoint").as_posix().startswith(TORCH_ROOMS)
+        if (not path.relative_to("turnpoint").as_posix().startswith(TORCH_ROOMS) or loads_without_verl(path))
         and path.name != "__main__.py"
         and "inspector/terminal" not in path.as_posix()  # needs textual, which may be missing
     ]
@@ -275,7 +295,7 @@ def test_everything_outside_the_local_policy_loads_without_torch() -> None:
 import importlib, sys
 for name in {light!r}:
     importlib.import_module(name)
-    heavy = [package for package in {HEAVY!r} if package in sys.modules]
+    heavy = [package for package in {(*HEAVY, "ray", "verl")!r} if package in sys.modules]
     assert not heavy, f"{{name}} loads {{heavy}}"
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

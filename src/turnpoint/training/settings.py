@@ -23,6 +23,7 @@ from turnpoint.config import ConfigError, Settings, apply_overrides, explain, lo
 from turnpoint.envs import EnvSettings, env_registry
 from turnpoint.methods import MethodSettings, method_registry
 from turnpoint.policy.settings import PolicySettings, policy_registry
+from turnpoint.policy.verl import with_backend
 from turnpoint.prompts import PromptSettings
 from turnpoint.rollouts import RolloutSettings
 from turnpoint.teachers.registry import TeacherSettings, teacher_registry
@@ -168,10 +169,13 @@ class ScriptedConfig(Settings):
 def load_run_config(path: Path | str | dict[str, Any], overrides: list[str] | None = None) -> RunConfig:
     """Read a recipe, apply dotted overrides over it and the method's defaults under it, validate.
 
+    ``backend: verl`` (or local, the default) moves the policy section to that backend before.
     Raises ``ConfigError`` with all faults, one a line.
     """
     data = dict(path) if isinstance(path, dict) else load_yaml(Path(path))
     try:
-        return RunConfig.model_validate(with_method_defaults(apply_overrides(data, overrides or [])))
+        return RunConfig.model_validate(
+            with_method_defaults(with_backend(apply_overrides(data, overrides or [])))
+        )
     except ValidationError as error:
         raise ConfigError(explain(error)) from error

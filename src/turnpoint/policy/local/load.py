@@ -77,13 +77,17 @@ def load_model(folder: Path, dtype: torch.dtype) -> Any:
 
 def load_tokenizer(folder: Path, model: Any) -> Any:
     """The tokenizer in a folder; refuses one with more tokens than the model."""
+    return load_tokenizer_of(folder, model.get_output_embeddings().weight.shape[0])
+
+
+def load_tokenizer_of(folder: Path, size: int) -> Any:
+    """The tokenizer in the folder of a model of ``size`` tokens; refuses one with more."""
     from transformers import AutoTokenizer
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"policy.model: the tokenizer in '{folder}' cannot be read: {error}") from error
-    size = model.get_output_embeddings().weight.shape[0]
     if len(tokenizer) > size:
         raise ConfigError(
             f"policy.model: '{folder}' has a tokenizer of {len(tokenizer)} tokens and a model of {size}; "
@@ -94,11 +98,15 @@ def load_tokenizer(folder: Path, model: Any) -> Any:
 
 def end_of_turn_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     """Tokens that end a turn: those of the generation config, the model config and the tokenizer."""
+    return end_of_turn_ids_of(model.config, getattr(model, "generation_config", None), tokenizer)
+
+
+def end_of_turn_ids_of(config: Any, generation: Any, tokenizer: Any) -> frozenset[int]:
+    """Tokens that end a turn by model config, generation config (may be None) and tokenizer."""
     found: set[int] = set()
-    generation = getattr(model, "generation_config", None)
     for value in (
         getattr(generation, "eos_token_id", None),
-        getattr(model.config, "eos_token_id", None),
+        getattr(config, "eos_token_id", None),
         tokenizer.eos_token_id,
     ):
         found |= set(value) if isinstance(value, list | tuple) else set() if value is None else {int(value)}

@@ -1,0 +1,117 @@
+"""Calls to the rollout servers: sent at once, collected as they finish, repeated when a server dies."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import ray
+from verl.workers.rollout.replica import TokenOutput
+
+from turnpoint.policy.verl.engine import VerlEngine
+from turnpoint.policy.verl.errors import EngineError
+
+_LOST = (ray.exceptions.RayActorError, TimeoutError, asyncio.TimeoutError)
+"""What a call ends with when its server is gone or does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of ``generate``."""
+
+    prompt_ids: list[int]
+    params: dict[str, Any]
+    session: str = ""
+    """Calls of one session go to the same server as long as it lives; empty = wherever there is room."""
+
+
+class Calls:
+    """Calls of one kind; results come by ticket."""
+
+    def __init__(self, engine: VerlEngine) -> None:
+        self.engine = engine
+        self.repeated = 0
+        """Calls that were sent again because their server died."""
+        self._open: dict[int, tuple[Call, concurrent.futures.Future[TokenOutput]]] = {}
+        self._tickets = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def send(self, call: Call) -> int:
+        """Begin a call; returns its ticket."""
+        self.engine.to_servers()
+        self._tickets += 1
+        self._send(self._tickets, call)
+        return self._tickets
+
+    def _send(self, ticket: int, call: Call) -> None:
+        future = self.engine.loop.start(self._ask(call))
+        self.engine.in_flight.add(future)
+        future.add_done_callback(self.engine.in_flight.discard)
+        self._open[ticket] = (call, future)
+
+    def _ask(self, call: Call) -> Coroutine[Any, Any, TokenOutput]:
+        answer = self.engine.client.generate(
+            request_id=call.session or uuid4().hex,
+            prompt_ids=call.prompt_ids,
+            sampling_params=dict(call.params),
+        )
+        return asyncio.wait_for(answer, self.engine.settings.call_seconds)
+
+    def collect(self) -> list[tuple[int, TokenOutput]]:
+        """Wait for at least one call and give all that are finished, in the order of their tickets.
+
+        Calls whose server died are repeated on a new one. Raises ``EngineError`` if that is not possible.
+        """
+        while self._open:
+            futures = [future for _, future in self._open.values()]
+            concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_COMPLETED)
+            finished, lost = self._sort()
+            if lost:
+                self._repeat(lost, len(finished))
+            if finished:
+                return sorted(finished, key=lambda pair: pair[0])
+        return []
+
+    def _sort(self) -> tuple[list[tuple[int, TokenOutput]], dict[int, BaseException]]:
+        """Take finished calls off the list; those that were lost stay on it."""
+        finished, lost = [], {}
+        for ticket, (call, future) in list(self._open.items()):
+            if not future.done():
+                continue
+            error = future.exception()
+            if error is None:
+                finished.append((ticket, future.result()))
+                del self._open[ticket]
+            elif isinstance(error, _LOST):
+                lost[ticket] = error
+            else:
+                self._give_up(f"refused a call of {len(call.prompt_ids)} tokens: {error}", error)
+        return finished, lost
+
+    def _repeat(self, lost: dict[int, BaseException], finished: int) -> None:
+        cause = next(iter(lost.values()))
+        try:
+            revived = self.engine.revive()
+        except (EngineError, ray.exceptions.RayError) as error:
+            self._give_up(
+                f"died, and could not be started again: {error} ({finished} finished calls are lost with it)",
+                error,
+            )
+        if not revived and any(isinstance(error, TimeoutError) for error in lost.values()):
+            seconds = self.engine.settings.call_seconds
+            self._give_up(
+                f"is alive but took longer than policy.call_seconds ({seconds}) for an answer", cause
+            )
+        self.repeated += len(lost)
+        for ticket in lost:
+            self._send(ticket, self._open[ticket][0])
+
+    def _give_up(self, what: str, cause: BaseException) -> None:
+        count, self._open = len(self._open), {}
+        raise EngineError(f"a rollout server {what}; {count} calls in flight are lost with it") from cause
