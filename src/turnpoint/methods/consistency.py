@@ -66,7 +66,9 @@ class Poll:
         self.tally.add("pivots_skipped/low_agreement", len(votes) - len(agreed))
         closest = max(
             (number for number, report in enumerate(reports) if report is not None),
-            key=lambda number: sum(votes[t][1] for t, m, _ in answers[number] if votes[t][0] == m),
+            key=lambda number: sum(
+                agreed[t][1] for t, m, _ in answers[number] if t in agreed and agreed[t][0] == m
+            ),
             default=None,
         )
         if closest is None:
