@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
 
+from turnpoint.envs import EnvDataError
 from turnpoint.envs.retrieval import (
     BM25Retriever,
     BM25Settings,
@@ -246,6 +248,27 @@ def test_dense_retrieval_ranks_by_the_models_similarity() -> None:
     assert first.title == "Zebra"
     assert first.score == pytest.approx(1.0)
     assert [hit.score for hit in others] == sorted((hit.score for hit in others), reverse=True)
+
+
+def test_vectors_are_kept_in_a_file_and_belong_to_their_corpus(tmp_path: Path) -> None:
+    embedded: list[int] = []
+
+    class Counting(Letters):
+        def encode(self, texts: list[str]) -> np.ndarray:
+            embedded.append(len(texts))
+            return super().encode(texts)
+
+    path = tmp_path / "vectors" / "letters.npz"
+    settings = DenseSettings(model="letters", index=str(path))
+    first = DenseRetriever(corpus(), settings, Counting()).search(["zebra"], 3)
+    count = sum(embedded)
+    assert DenseRetriever(corpus(), settings, Counting()).search(["zebra"], 3) == first
+    assert sum(embedded) == count + 1  # the query alone
+    with pytest.raises(EnvDataError, match="has the vectors of"):
+        DenseRetriever(corpus(), settings.model_copy(update={"passage_prefix": ""}), Counting())
+    path.write_bytes(b"PK torn")
+    with pytest.raises(EnvDataError, match="cannot be read"):
+        DenseRetriever(corpus(), settings, Counting())
 
 
 def test_a_dense_model_that_is_missing_says_what_to_install() -> None:

@@ -29,6 +29,10 @@ def retriever(
         float, typer.Option(min=0.0, max=1.0, help="BM25: how much long passages are put back.")
     ] = 0.4,
     dense: Annotated[str, typer.Option(help="Search with this sentence-transformers model instead.")] = "",
+    index: Annotated[str, typer.Option(help="File that keeps the vectors of --dense between starts.")] = "",
+    prefixes: Annotated[
+        bool, typer.Option(help="Put E5's 'query: ' and 'passage: ' before texts for --dense.")
+    ] = True,
 ) -> None:
     """Answer POST /retrieve in Search-R1's protocol until interrupted.
 
@@ -40,7 +44,11 @@ def retriever(
         from turnpoint.envs.text_store import open_store
 
         store = open_store(data)
-        settings = DenseSettings(model=dense) if dense else BM25Settings(k1=k1, b=b)
+        settings: DenseSettings | BM25Settings = BM25Settings(k1=k1, b=b)
+        if dense:
+            settings = DenseSettings(model=dense, index=index)
+            if not prefixes:
+                settings = settings.model_copy(update={"query_prefix": "", "passage_prefix": ""})
         try:
             server = RetrieverServer(make_retriever(settings, store), host=host, port=port)
         except OSError as error:

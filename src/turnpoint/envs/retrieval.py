@@ -85,6 +85,8 @@ class DenseSettings(Settings):
     """Put before passages."""
     device: str = "cpu"
     """Where the model runs."""
+    index: str = ""
+    """File that keeps the passages' vectors: written if it is not there, so that only the first start embeds them."""
 
 
 RetrieverSettings = Annotated[BM25Settings | HttpSettings | DenseSettings, Discriminator("kind")]
