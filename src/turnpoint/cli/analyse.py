@@ -159,7 +159,13 @@ def _show(result: dict[str, Any]) -> None:
             ],
         )
     kl = result.get("kl_after_mistake")
-    if kl:
+    if kl and not kl["by_offset"]:
+        show_notes(
+            [
+                f"no failure of {kl['episodes']} goes on after its mistake with an action to hint at: no KL to show"
+            ]
+        )
+    elif kl:
         show_table(
             f"KL hinted self to plain self after the mistake ({kl['episodes']} episodes), nats per token",
             ["turns after it", "KL"],
