@@ -39,6 +39,12 @@ _EVENTS = {
     "full_restarts": "full restarts",
     "stopped": "stopped early",
 }
+_JUDGED = {
+    "turn": "named turns, within one",
+    "action": "actions at them",
+    "used": "actions distilled",
+    "recovery": "recovery actions",
+}
 _LOSSES = (
     "dropped",
     "skipped",
@@ -81,6 +87,13 @@ def _band(records: Sequence[Record], name: str, title: str) -> Series:
     return Series(
         title, [record["step"] for record in records], column("mean"), column("low"), column("high")
     )
+
+
+def _reliability(records: Sequence[Record], kind: str, title: str) -> Series:
+    """A share estimated over the run so far, with its interval."""
+    parts = [f"{name}/{kind}" for name in ("reliability", "reliability_low", "reliability_high")]
+    mean, low, high = ([number(record, part) for record in records] for part in parts)
+    return Series(title, [record["step"] for record in records], mean, low, high)
 
 
 def _present(records: Sequence[Record], names: Mapping[str, str], most: int = 4) -> list[Series]:
@@ -140,6 +153,15 @@ def charts(run: RunFolder) -> list[Markup]:
             ],
         ),
         line_chart("Gradient norm", [_curve(train, "update/grad_norm", "before clipping")]),
+        line_chart(
+            "Names of the teacher that are right, by the oracle",
+            [_reliability(train, kind, title) for kind, title in _JUDGED.items()],
+            percent=True,
+        ),
+        line_chart(
+            "Turns of a recovery branch (K)",
+            _present(train, {"recovery_turns": "K", "recovery_turns_wanted": "wanted"}),
+        ),
     ]
     return [chart for chart in made if chart]
 
