@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from turnpoint.cli.common import NO, fail, print_json, user_faults
+
+if TYPE_CHECKING:
+    from turnpoint.envs import EnvSettings
+    from turnpoint.envs.check import Check
+
+INCOMPLETE = 3
+"""Exit code: nothing that was checked failed, but not everything could be checked."""
 
 app = typer.Typer(
     help="Environments: list them, prepare data, or check one.",
@@ -72,33 +79,88 @@ def prepare(
 
 @app.command("check")
 def check(
-    name: Annotated[str, typer.Argument(help="Kind of the environment.")],
-    overrides: Annotated[list[str] | None, typer.Argument(help="Settings, as setting=value.")] = None,
+    name: Annotated[str, typer.Argument(help="Kind of the environment, or 'all'.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Settings, as setting=value; with 'all' as KIND.setting=value.")
+    ] = None,
     tasks: Annotated[int, typer.Option(help="Tasks to prove it on.")] = 5,
     quick: Annotated[bool, typer.Option(help="Leave out the long memory check.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Prove that an environment keeps the contract; exit code 1 if it does not.
 
+    With 'all', environments whose extra or data is missing are named and not checked; exit code 3 says that nothing
+    failed, but not everything was checked.
+
     Example: turnpoint envs check household games=data/alfworld
+    Example: turnpoint envs check all alfworld.games=data/alfworld
     """
+    from turnpoint.envs import EnvDataError, env_registry
+    from turnpoint.envs.check import check_env
+
+    kinds = env_registry.names() if name == "all" else [name]
+    with user_faults():
+        sections = _sections(kinds, overrides or [], many=name == "all")
+    reports: list[dict[str, Any]] = []
+    for kind in kinds:
+        try:
+            suite = _parsed(sections[kind]).build()
+        except EnvDataError as reason:
+            if name != "all":
+                fail(str(reason))
+            reports.append({"env": kind, "ok": None, "not_checked": str(reason)})
+        else:
+            if name == "all" and not as_json:
+                typer.echo(f"{kind}:")
+            report = check_env(suite, tasks=tasks, quick=quick, progress=None if as_json else _show)
+            reports.append(report.to_dict() | {"env": kind})
+    if as_json:
+        print_json(reports if name == "all" else reports[0])
+    elif name == "all":
+        _conclude(reports)
+    if any(report["ok"] is False for report in reports):
+        raise typer.Exit(NO)
+    if any(report["ok"] is None for report in reports):
+        raise typer.Exit(INCOMPLETE)
+
+
+def _sections(kinds: list[str], overrides: list[str], *, many: bool) -> dict[str, dict[str, Any]]:
+    """The ``env`` section of each kind; with ``many`` an override begins with the kind that it is for."""
+    from turnpoint.config import ConfigError, apply_overrides
+
+    if not many:
+        return {kind: apply_overrides({"kind": kind}, overrides) for kind in kinds}
+    for override in overrides:
+        if override.split(".")[0] not in kinds:
+            raise ConfigError(
+                f"with 'all', settings name their environment, as household.games=FOLDER; '{override}' names none of "
+                f"{', '.join(kinds)}"
+            )
+    return apply_overrides({kind: {"kind": kind} for kind in kinds}, overrides)
+
+
+def _parsed(section: dict[str, Any]) -> EnvSettings:
     from pydantic import ValidationError
 
-    from turnpoint.config import apply_overrides, explain
+    from turnpoint.config import explain
     from turnpoint.envs import env_registry
-    from turnpoint.envs.check import check_env
 
     with user_faults():
         try:
-            suite = env_registry.parse(apply_overrides({"kind": name}, overrides or [])).build()
+            return env_registry.parse(section)
         except ValidationError as error:
             fail(explain(error))
-        report = check_env(suite, tasks=tasks, quick=quick)
-    if as_json:
-        print_json(report.to_dict())
-    else:
-        for item in report.checks:
-            verdict = "skip" if item.skipped else "ok  " if item.ok else "FAIL"
-            typer.echo(f"{verdict} {item.name}: {item.detail}")
-    if not report.ok:
-        raise typer.Exit(NO)
+
+
+def _show(item: Check) -> None:
+    verdict = "skip" if item.skipped else "ok  " if item.ok else "FAIL"
+    typer.echo(f"{verdict} {item.name}: {item.detail}")
+
+
+def _conclude(reports: list[dict[str, Any]]) -> None:
+    for title, verdict in (("passed", True), ("FAILED", False)):
+        if names := [report["env"] for report in reports if report["ok"] is verdict]:
+            typer.echo(f"{title}: {', '.join(names)}")
+    for report in reports:
+        if report["ok"] is None:
+            typer.echo(f"not checked: {report['env']}: {report['not_checked']}")

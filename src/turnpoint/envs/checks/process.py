@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from turnpoint.envs.checks.walks import Bench, CheckFailed, CheckSkipped, Outcome, choose_any, digest, record
+from turnpoint.envs.family import family_memory
 from turnpoint.envs.protocol import EnvSuite
 from turnpoint.envs.registry import EnvSettings
 from turnpoint.records import Task
@@ -133,9 +134,8 @@ def _tracing() -> Iterator[None]:
 
 
 def _usage() -> tuple[int, int, int, int]:
-    """Python bytes, resident bytes, open files, threads; 0 where the system does not tell."""
+    """Python bytes, resident bytes (of child processes too), open files, threads; 0 where the system does not tell."""
     gc.collect()
-    statm, files = Path("/proc/self/statm"), Path("/proc/self/fd")
-    rss = int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else 0
+    files = Path("/proc/self/fd")
     opened = len(list(files.iterdir())) if files.exists() else 0
-    return tracemalloc.get_traced_memory()[0], rss, opened, threading.active_count()
+    return tracemalloc.get_traced_memory()[0], family_memory(), opened, threading.active_count()

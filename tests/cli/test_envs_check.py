@@ -1,0 +1,97 @@
+"""``turnpoint envs check all``: every environment is proved or named with the reason why not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from turnpoint.cli import app
+from turnpoint.config import Registry
+from turnpoint.envs import EnvSettings, registry
+from turnpoint.testing import ToySettings
+from turnpoint.testing.toy_env import ToyEnv, ToySuite
+
+
+class Lacking(ToySettings):
+    kind: str = "lacking"
+    extra = "toys"
+    packages = ("no_such_package",)
+
+    def build(self) -> Any:
+        self.require()
+
+
+class Forgetful(ToyEnv):
+    def restore(self, snapshot: Any) -> Any:
+        return super().reset(self.task)
+
+    def reset(self, task: Any) -> Any:
+        self.task = task
+        return super().reset(task)
+
+
+class Broken(ToySettings):
+    kind: str = "broken"
+
+    def build(self) -> ToySuite:
+        return ToySuite(self, Forgetful)
+
+
+@pytest.fixture
+def kinds(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def offer(*names: str) -> None:
+        known = {"sound": "turnpoint.testing.toy_env:ToySettings", "lacking": f"{__name__}:Lacking",
+                 "broken": f"{__name__}:Broken"}  # fmt: skip
+        made: Registry[EnvSettings] = Registry("turnpoint.none", EnvSettings, {n: known[n] for n in names})
+        monkeypatch.setattr(registry, "env_registry", made)
+        monkeypatch.setattr("turnpoint.envs.env_registry", made)
+
+    return offer
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["envs", "check", "all", "--quick", "--tasks", "2", *arguments])
+
+
+def test_everything_sound(kinds: Any) -> None:
+    kinds("sound")
+    done = run()
+    assert (done.exit_code, "FAIL" in done.stdout) == (0, False), done.stdout
+    assert done.stdout.splitlines()[0] == "sound:"
+    assert done.stdout.splitlines()[-1] == "passed: sound"
+
+
+def test_what_is_missing_is_named_and_is_no_success(kinds: Any) -> None:
+    kinds("sound", "lacking")
+    done = run()
+    assert done.exit_code == 3
+    assert "passed: sound" in done.stdout
+    assert "not checked: lacking: environment 'lacking' needs no_such_package" in done.stdout
+    assert "pip install 'turnpoint[toys]'" in done.stdout
+
+
+def test_a_broken_one_is_a_failure_whatever_is_missing(kinds: Any) -> None:
+    kinds("sound", "broken", "lacking")
+    done = run()
+    assert done.exit_code == 1
+    assert "FAIL fork" in done.stdout
+    assert "FAILED: broken" in done.stdout
+    found = json.loads(run("--json").stdout)
+    assert {report["env"]: report["ok"] for report in found} == {
+        "sound": True,
+        "broken": False,
+        "lacking": None,
+    }
+
+
+def test_settings_name_their_environment(kinds: Any, tmp_path: Path) -> None:
+    kinds("sound")
+    assert run("sound.rooms=3").exit_code == 0
+    done = run("rooms=3")
+    assert done.exit_code == 2
+    assert "'rooms=3' names none of sound" in done.stderr
+    assert "extra" in run("sound.romms=3").stderr or "romms" in run("sound.romms=3").stderr
