@@ -3,9 +3,9 @@
     python -m benchmarks.noisy_teacher --seeds 0 1 --steps 8
 
 The oracle names mistakes and actions; a share of the actions (``--errors``) is replaced by wrong ones, drawn anew for
-every answer. Every seed has one warm start, shared by all runs, which see the same tasks. Beside held-out success the table
-shows how many actions were distilled and which share of a sample of them the oracle confirms, judged in all runs alike.
-Finished runs are kept, so a stopped benchmark goes on where it was.
+every answer. Every seed has one warm start, shared by all runs, which see the same tasks. Beside held-out success the
+table shows how many actions were distilled and which share of a sample of them the oracle confirms, judged in all runs
+alike. Finished runs are kept, so a stopped benchmark goes on where it was.
 """
 
 from __future__ import annotations
