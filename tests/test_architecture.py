@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "preflight": {
         "config", "envs", "methods", "policy", "prompts", "records", "rollouts", "teachers", "training",
     },
+    "planning": {"config", "preflight", "training"},
     "exchange": {"records"},
     "inspector": {"config", "pivots", "records", "training"},
     "testing": {

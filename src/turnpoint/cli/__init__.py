@@ -16,6 +16,7 @@ from turnpoint.cli import (
     gpu_smoke,
     inspect,
     methods,
+    plan,
     recipes,
     recover,
     replay,
@@ -36,6 +37,7 @@ app = typer.Typer(
 app.command("train")(train.train)
 app.command("check")(check.check)
 app.command("gpu-smoke")(gpu_smoke.gpu_smoke)
+app.command("plan")(plan.plan)
 app.command("resume")(resume.resume)
 app.command("eval")(evaluate.evaluate)
 app.command("diagnose")(diagnose.diagnose)
