@@ -22,6 +22,7 @@ from turnpoint.cli import (
     replay,
     resume,
     serve,
+    serve_env,
     sft,
     train,
 )
@@ -50,6 +51,7 @@ app.command("inspect")(inspect.inspect)
 app.command("compare")(compare.compare)
 app.command("export")(export.export)
 app.add_typer(envs.app, name="envs")
+serve.app.command("env")(serve_env.serve_env)
 app.add_typer(serve.app, name="serve")
 app.command("methods")(methods.methods)
 app.command("recipes")(recipes.recipes)

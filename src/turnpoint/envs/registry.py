@@ -79,5 +79,11 @@ env_registry: Registry[EnvSettings] = Registry(
         "math": "turnpoint.envs.math.settings:MathSettings",
         "alfworld": "turnpoint.envs.alfworld.settings:AlfworldSettings",
         "tau2": "turnpoint.envs.tau2.settings:Tau2Settings",
+        "gymnasium": "turnpoint.envs.adapters.gymnasium.settings:GymnasiumSettings",
+        "openenv": "turnpoint.envs.adapters.openenv.settings:OpenEnvSettings",
+        "verifiers": "turnpoint.envs.adapters.verifiers.settings:VerifiersSettings",
+        "skyrl_gym": "turnpoint.envs.adapters.skyrl.settings:SkyrlGymSettings",
+        "reasoning_gym": "turnpoint.envs.adapters.reasoning.settings:ReasoningGymSettings",
+        "textarena": "turnpoint.envs.adapters.textarena.settings:TextArenaSettings",
     },
 )

@@ -1,0 +1,1 @@
+"""Gymnasium's environments: with Text spaces as they are, with discrete actions by names, drawn as text."""

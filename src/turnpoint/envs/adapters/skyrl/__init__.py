@@ -1,0 +1,1 @@
+"""skyrl-gym's text environments: one dataset row is one task."""

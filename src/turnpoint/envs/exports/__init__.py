@@ -1,0 +1,1 @@
+"""Environments of this package in other libraries' form: Gymnasium, OpenEnv, skyrl-gym, verifiers."""
