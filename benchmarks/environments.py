@@ -1,51 +1,35 @@
-"""What environments cost: start-up, reset, step, snapshot, restore and memory, and how often scripted agents succeed.
+"""What environments cost: start-up, reset, step, snapshot, restore and memory.
 
-    python -m benchmarks.environments                                  # every environment that is ready, a table
-    python -m benchmarks.environments webshop catalogue=FILE --episodes 300 --markdown
+    python -m benchmarks.environments --markdown                       # every environment that is ready, a table
+    python -m benchmarks.environments alfworld games=data/alfworld --episodes 10 --markdown
     python -m benchmarks.environments --products 1000000               # WebShop with a generated catalogue of that size
 
-Times are CPU milliseconds, means over the episodes of a random agent. ``oracle`` plays best actions with full
-knowledge, ``observed`` with what the episode has shown, ``random`` an admissible action (where none are listed: one of
-a few plain ones); each is played on the same tasks of the split ``valid``. Memory is what the process gained, in MiB.
+Each environment is measured in a process of its own, on the first tasks of the split ``valid``, played by the agent of
+``turnpoint eval --agent random``. Times are milliseconds of CPU, of child processes too: means, and the longest step.
+``restore`` goes back to a snapshot or, where there are none, replays the whole episode. Memory is what the process holds
+more than one that has only imported turnpoint, with its children, in MiB.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from turnpoint.config import ConfigError, apply_overrides
 from turnpoint.envs import Env, EnvDataError, EnvSuite, env_registry
-from turnpoint.records import Observation, Task
+from turnpoint.envs.family import children_cpu, family_memory
+from turnpoint.records import Task
+from turnpoint.training.scripted import random_chooser
 
-Chooser = Callable[[Env, Observation, random.Random], str | None]
-
-
-@dataclass
-class Figures:
-    """One line of the table."""
-
-    env: str
-    start_s: float
-    reset_ms: float
-    step_ms: float
-    worst_step_ms: float
-    snapshot_ms: float | None
-    restore_ms: float | None
-    memory_mib: float
-    oracle: float | None
-    observed: float | None
-    random: float
-    episodes: int
+Line = dict[str, Any]
 
 
 def main() -> None:
@@ -66,32 +50,30 @@ def main() -> None:
             print(json.dumps(large_shop(options.products, options.episodes, folder), indent=1))
         return
     kinds = [options.kind] if options.kind else env_registry.names()
-    lines = [
-        line for kind in kinds if (line := measure(kind, options.overrides, options.episodes)) is not None
-    ]
-    print(table(lines) if options.markdown else json.dumps([asdict(line) for line in lines], indent=1))
+    measured = [in_process("measure", kind, options.overrides, options.episodes) for kind in kinds]
+    lines = [line for line in measured if "not_ready" not in line]
+    for line in measured:
+        if "not_ready" in line:
+            print(f"{line['env']}: not ready: {line['not_ready']}", file=sys.stderr)
+    print(table(lines) if options.markdown else json.dumps(lines, indent=1))
 
 
-def measure(kind: str, overrides: Sequence[str], episodes: int) -> Figures | None:
-    """Figures of an environment; None if it is not ready here (an extra or its data is missing)."""
-    memory, began = resident(), time.process_time()
+def measure(kind: str, overrides: Sequence[str], episodes: int) -> Line:
+    """Figures of an environment, or why it is not ready here (an extra or its data is missing)."""
+    memory, began = family_memory(), time.process_time()
     try:
         suite = env_registry.parse(apply_overrides({"kind": kind}, list(overrides))).build()
         tasks = list(suite.tasks("valid")[:episodes])
     except (ConfigError, EnvDataError, ImportError, ValueError) as error:
-        print(f"{kind}: not ready: {str(error).splitlines()[0][:150]}", flush=True, file=sys.stderr)
-        return None
-    start = time.process_time() - began
-    times = Times()
-    wins = play(suite, tasks, choose_random, times)
-    oracle = play(suite, tasks, choose_best, Times()) if suite.capabilities.oracle else None
-    observed = play(suite, tasks, choose_observed, Times()) if suite.capabilities.oracle else None
-    return Figures(
-        kind, round(start, 2), times.mean("reset"), times.mean("step"), times.worst("step"),
-        times.mean("snapshot") if suite.capabilities.snapshots else None,
-        times.mean("restore") if suite.capabilities.snapshots else None,
-        round(resident() - memory, 1), oracle, observed, wins, len(tasks),
-    )  # fmt: skip
+        return {"env": kind, "not_ready": str(error).splitlines()[0][:150]}
+    started, times = time.process_time() - began, Times()
+    turns = play(suite, tasks, times)
+    return {
+        "env": kind, "start_s": round(started, 2), "reset_ms": times.mean("reset"), "step_ms": times.mean("step"),
+        "worst_step_ms": times.worst("step"), "snapshot_ms": times.mean("snapshot"),
+        "restore_ms": times.mean("restore"), "native": suite.capabilities.snapshots, "memory_mib": round((family_memory() - memory) / 2**20, 1),
+        "episodes": len(tasks), "turns": turns,
+    }  # fmt: skip
 
 
 class Times:
@@ -100,11 +82,12 @@ class Times:
     def __init__(self) -> None:
         self.taken: dict[str, list[float]] = {}
 
-    def of(self, name: str, call: Callable[[], object]) -> object:
+    def of(self, name: str, call: Callable[[], Any]) -> Any:
         """Call and note how long it took."""
-        began = time.process_time()
+        children, began = children_cpu(), time.process_time()
         result = call()
-        self.taken.setdefault(name, []).append(1000 * (time.process_time() - began))
+        own = time.process_time() - began
+        self.taken.setdefault(name, []).append(1000 * (own + max(0.0, children_cpu() - children)))
         return result
 
     def mean(self, name: str) -> float:
@@ -117,45 +100,37 @@ class Times:
         return round(max(self.taken.get(name, [0.0])), 2)
 
 
-def play(suite: EnvSuite, tasks: Sequence[Task], choose: Chooser, times: Times) -> float:
-    """Share of the tasks that an agent solves within the turn budget."""
-    env, won = suite.make(), 0
+def play(suite: EnvSuite, tasks: Sequence[Task], times: Times) -> int:
+    """One episode of a random agent on each task, with a snapshot and its restoration before every step; turns."""
+    env, native, turns = suite.make(), suite.capabilities.snapshots, 0
     for task in tasks:
-        rng = random.Random(f"benchmark/{task.id}")
-        observation: Observation = times.of("reset", lambda task=task: env.reset(task))  # type: ignore[assignment,misc]
+        choose = random_chooser(env, random.Random(f"benchmark/{task.id}"))
+        observation = times.of("reset", lambda task=task: env.reset(task))
+        actions: list[str] = []
         for _ in range(suite.max_turns):
-            action = choose(env, observation, rng)
+            action = choose(observation)
             if action is None:
                 break
-            if suite.capabilities.snapshots:
+            if native:
                 state = times.of("snapshot", env.snapshot)
-                times.of("restore", lambda state=state: env.restore(state))  # type: ignore[misc]
-            step = times.of("step", lambda action=action: env.step(action))  # type: ignore[misc]
-            observation = step.observation  # type: ignore[attr-defined]
-            if step.done:  # type: ignore[attr-defined]
-                won += bool(step.success)  # type: ignore[attr-defined]
+                times.of("restore", lambda state=state: env.restore(state))
+            step = times.of("step", lambda action=action: env.step(action))
+            actions.append(action)
+            observation = step.observation
+            if step.done:
                 break
+        turns += len(actions)
+        if not native and suite.capabilities.deterministic:
+            times.of("restore", lambda task=task, actions=actions: replay(env, task, actions))
     env.close()
-    return round(won / max(1, len(tasks)), 3)
+    return turns
 
 
-def choose_random(env: Env, observation: Observation, rng: random.Random) -> str | None:
-    """Any listed action; where none are listed, a search or an answer made of words that are shown."""
-    if observation.admissible:
-        return rng.choice(observation.admissible)
-    words = [word.strip(".,:;?!()\"'") for word in observation.text.split() if word.isascii()] or ["look"]
-    some = " ".join(rng.sample(words, min(3, len(words))))
-    return rng.choice([f"search[{some}]", f"<search>{some}</search>", f"<answer>{words[-1]}</answer>"])
-
-
-def choose_best(env: Env, observation: Observation, rng: random.Random) -> str | None:
-    """The oracle's first action."""
-    return next(iter(env.best_actions("full")), None)
-
-
-def choose_observed(env: Env, observation: Observation, rng: random.Random) -> str | None:
-    """The observer's first action."""
-    return next(iter(env.best_actions("observed")), None)
+def replay(env: Env, task: Task, actions: Sequence[str]) -> None:
+    """An episode once more."""
+    env.reset(task)
+    for action in actions:
+        env.step(action)
 
 
 def large_shop(products: int, episodes: int, folder: Path) -> dict[str, object]:
@@ -197,7 +172,7 @@ def play_shop(path: str, episodes: int) -> dict[str, object]:
         for length in (3, 6, None):  # a few words of the instruction, and all of it
             words = " ".join(task.instruction.split(", and price")[0].split()[:length])
             times.of("search", lambda words=words: suite.search(words.lower()))  # type: ignore[misc, attr-defined]
-    play(suite, suite.tasks("valid")[:episodes], choose_random, times)
+    play(suite, suite.tasks("valid")[:episodes], times)
     return {
         "start_cpu_s": round(started, 2), "search_ms": times.mean("search"), "worst_search_ms": times.worst("search"),
         "searches": len(times.taken["search"]), "reset_ms": times.mean("reset"), "step_ms": times.mean("step"),
@@ -228,27 +203,19 @@ def peak_memory() -> float:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
 
 
-def resident() -> float:
-    """Resident memory of this process, MiB; 0 where the system does not tell."""
-    statm = Path("/proc/self/statm")
-    pages = int(statm.read_text().split()[1]) if statm.exists() else 0
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
-def table(lines: Sequence[Figures]) -> str:
+def table(lines: Sequence[Line]) -> str:
     """The figures in Markdown."""
-    head = (
-        "| environment | start s | reset ms | step ms (worst) | snapshot / restore ms | memory MiB | oracle | observed "
-        "| random | episodes |"
-    )
-    rows = [head, "|---" * 10 + "|"]
+    rows = [
+        "| environment | start s | reset ms | step ms (longest) | snapshot ms | restore ms | memory MiB | turns |",
+        "|---" * 8 + "|",
+    ]
     for line in lines:
-        states = "–" if line.snapshot_ms is None else f"{line.snapshot_ms:.4f} / {line.restore_ms:.3f}"
-        won = (line.oracle, line.observed, line.random)
-        shares = ["–" if share is None else f"{100 * share:.0f} %" for share in won]
+        snapshot = f"{line['snapshot_ms']:.3f}" if line["native"] else "–"
+        restore = f"{line['restore_ms']:.3f}" + ("" if line["native"] else " (replay)")
         cells = [
-            line.env, f"{line.start_s:.2f}", f"{line.reset_ms:.3f}", f"{line.step_ms:.3f} ({line.worst_step_ms:.1f})",
-            states, f"{line.memory_mib:.0f}", *shares, str(line.episodes),
+            line["env"], f"{line['start_s']:.2f}", f"{line['reset_ms']:.3f}",
+            f"{line['step_ms']:.3f} ({line['worst_step_ms']:.1f})", snapshot, restore, f"{line['memory_mib']:.0f}",
+            str(line["turns"]),
         ]  # fmt: skip
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)

@@ -21,9 +21,9 @@ def family_memory() -> int:
     return sum(_resident(process) for process in family())
 
 
-def family_cpu() -> float:
-    """Seconds of CPU that this process and its living children have used; ended ones do not count."""
-    total = time.process_time()
+def children_cpu() -> float:
+    """Seconds of CPU that the living children of this process have used; ended ones do not count."""
+    total = 0.0
     for process in family()[1:]:
         try:
             total += time.clock_gettime(~process << 3 | 2)  # the kernel's name of another process's CPU clock

@@ -68,9 +68,14 @@ def evaluate_scripted(
 
 def _chooser(env: Env, agent: ScriptedAgent, rng: random.Random) -> Chooser:
     if agent == "random":
-        return lambda seen: rng.choice(seen.admissible) if seen.admissible else _drawn(env, rng)
+        return random_chooser(env, rng)
     knowledge: Literal["full", "observed"] = "full" if agent == "oracle" else "observed"
     return lambda seen: next(iter(env.best_actions(knowledge)), None)
+
+
+def random_chooser(env: Env, rng: random.Random) -> Chooser:
+    """Any admissible action; one that the environment draws where none are listed; None where it draws none."""
+    return lambda seen: rng.choice(seen.admissible) if seen.admissible else _drawn(env, rng)
 
 
 def _drawn(env: Env, rng: random.Random) -> str | None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 from typing import Any, NamedTuple
 
 from turnpoint.envs.protocol import Capabilities, EnvError, Knowledge
 from turnpoint.envs.replay import ReplayMismatch
 from turnpoint.envs.tau2 import library
-from turnpoint.envs.tau2.calls import Call, parse_reply, render_result
+from turnpoint.envs.tau2.calls import Call, parse_reply, render_call, render_result
 from turnpoint.envs.tau2.settings import Tau2Settings
 from turnpoint.envs.tau2.users import STOP, User, is_stop, make_user
 from turnpoint.records import Observation, Step, Task
 
+_FAREWELLS = 0.1
 DONE = "done"
 """The tool that ends an episode without a customer."""
 GREETING = "Hi! How can I help you today?"
@@ -170,6 +172,15 @@ class Tau2Env:
         """There is no oracle."""
         raise EnvError("tau2 has no oracle")
 
+    def random_action(self, rng: random.Random) -> str:
+        """A call of any tool with arguments drawn from the words shown; now and then a farewell."""
+        if rng.random() < _FAREWELLS:
+            return render_call(DONE, {}) if self._solo else "Everything is done."
+        tool = rng.choice(self._world.get_tools()).openai_schema["function"]
+        words = self._current().text.split() or ["?"]
+        fields = tool["parameters"].get("properties", {})
+        return render_call(tool["name"], {name: _drawn(fields[name], words, rng) for name in fields})
+
     def close(self) -> None:
         """Forget the conversation."""
         self._now = self._world = self._user = None
@@ -197,6 +208,18 @@ def _assistant(*, content: str | None = None, tool_calls: Any = None) -> Any:
     from tau2.data_model.message import AssistantMessage
 
     return AssistantMessage(role="assistant", content=content, tool_calls=tool_calls)
+
+
+def _drawn(field: dict[str, Any], words: list[str], rng: random.Random) -> Any:
+    """A value of a tool's argument."""
+    if "enum" in field:
+        return rng.choice(field["enum"])
+    kind = field.get("type")
+    if kind in ("number", "integer"):
+        return rng.randrange(100)
+    if kind == "boolean":
+        return rng.random() < 0.5
+    return [rng.choice(words)] if kind == "array" else rng.choice(words)
 
 
 def _key(now: Snapshot) -> str:
