@@ -14,7 +14,10 @@ from turnpoint.envs.family import children_cpu, family, family_memory
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the system does not tell")
 
-CHILD = "import sys; kept = bytearray(b'x' * (64 << 20)); sum(range(3_000_000)); print('ready', flush=True); sys.stdin.read()"
+CHILD = (
+    "import sys; kept = bytearray(b'x' * (64 << 20)); sum(range(3_000_000)); print('ready', flush=True); "
+    "sys.stdin.read()"
+)
 
 
 def test_children_count_while_they_live() -> None:
