@@ -5,8 +5,8 @@
     python -m benchmarks.environments --products 1000000               # WebShop with a generated catalogue of that size
 
 Each environment is measured in a process of its own, on the first tasks of the split ``valid``, played by the agent of
-``turnpoint eval --agent random``. Times are CPU, of child processes too: means, and the longest step. ``start`` is until
-the first reset has been answered. ``restore`` goes back to a snapshot or, where there are none, replays the whole
+``turnpoint eval --agent random``. Times are CPU, of child processes too: means, and the longest step. ``start`` ends
+with the first reset. ``restore`` goes back to a snapshot or, where there are none, replays the whole
 episode. Memory is what the process holds more than one that has only imported turnpoint, with its children.
 """
 
