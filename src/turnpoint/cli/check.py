@@ -32,7 +32,7 @@ def check(
     Example: turnpoint check pivotopd_household policy.kind=local policy.model=models/Qwen3-4B
     """
     with user_faults():
-        report = _check(config_path(recipe), overrides or [], tasks, None if as_json else _show)
+        report = _check(config_path(recipe), overrides or [], tasks, None if as_json else show_finding)
     if as_json:
         print_json(report.to_dict())
     else:
@@ -58,16 +58,26 @@ def _check(path: Path, overrides: list[str], tasks: int, progress: object) -> Pr
     return asyncio.run(check_config(config, tasks=tasks, progress=show))
 
 
-def _show(finding: Finding) -> None:
+def show_finding(finding: Finding) -> None:
+    """One line about a check."""
     typer.echo(f"{_MARKS[finding.verdict]} {finding.group}: {finding.name}: {finding.detail}")
 
 
-def _summary(report: PreflightReport) -> None:
+def show_cost(report: PreflightReport) -> None:
+    """The table of what a step and the run cost."""
     if report.cost:
         typer.echo("")
         typer.echo(f"{'':<32}{'tiny step':>14}{'a step':>16}{'the run':>20}")
         for name, value in report.cost.items():
-            typer.echo(f"{name:<32}{value['tiny']:>14,.1f}{value['step']:>16,.1f}{value['run']:>20,.0f}")
+            shown = (4, 4, 2) if name.endswith(" cost") else (1, 1, 0)
+            tiny, step, run = (
+                f"{value[k]:,.{n}f}" for k, n in zip(("tiny", "step", "run"), shown, strict=True)
+            )
+            typer.echo(f"{name:<32}{tiny:>14}{step:>16}{run:>20}")
+
+
+def _summary(report: PreflightReport) -> None:
+    show_cost(report)
     faults, doubts = len(report.failures), len(report.warnings)
     verdict = "nothing must be mended" if report.ok else f"{faults} to mend before training"
     typer.echo(f"{verdict}; {doubts} warning{'s' if doubts != 1 else ''}")

@@ -17,19 +17,26 @@ if TYPE_CHECKING:
 
 
 def sft(
-    model: Annotated[Path, typer.Argument(help="Folder of a Hugging Face model with its tokenizer.")],
+    model: Annotated[
+        str,
+        typer.Argument(help="Folder of a Hugging Face model, a .gguf file, or package:NAME that ships one."),
+    ],
     episodes: Annotated[
         list[Path], typer.Argument(help="Files of episodes, or of other tools' trajectories.")
     ],
     out: Annotated[Path, typer.Option(help="Folder for the trained model; must not exist yet.")],
     overrides: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Settings of sft or policy, as sft.epochs=2 or policy.optimizer.lr=1e-5."),
+        typer.Option(
+            "--set",
+            help="Settings of sft, policy or prompt, as sft.epochs=2, policy.optimizer.lr=1e-5, policy.lora.rank=16 or "
+            "prompt.template_arguments.enable_thinking=false.",
+        ),
     ] = None,
     solved_only: Annotated[bool, typer.Option(help="Train on successful episodes only.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of batches and of the held-out choice.")] = 0,
 ) -> None:
-    """Train a model on the turns of recorded episodes.
+    """Train a model on the turns of recorded episodes, rendered by its own chat template.
 
     Example: turnpoint sft models/agent runs/a/episodes/step_000001.jsonl --out models/agent-sft --set sft.epochs=2
     """
@@ -42,19 +49,21 @@ def sft(
             raise ConfigError(f"{out} exists already; name a new folder with --out")
         from turnpoint.exchange import ExchangeReport
         from turnpoint.policy.settings import LocalPolicySettings
-        from turnpoint.prompts import ChatRenderer
+        from turnpoint.prompts import ChatRenderer, PromptSettings
         from turnpoint.training.sft import SftProgress, SftSettings, run_sft
 
-        data = apply_overrides({"sft": {}, "policy": {"optimizer": {"lr": 1e-5}}}, overrides or [])
+        start = {"sft": {}, "policy": {"optimizer": {"lr": 1e-5}}, "prompt": {}}
+        data = apply_overrides(start, overrides or [])
         try:
             settings = SftSettings.model_validate(data.pop("sft"))
-            policy = LocalPolicySettings.model_validate({**data.pop("policy"), "model": str(model)}).build(
+            prompt = PromptSettings.model_validate(data.pop("prompt"))
+            policy = LocalPolicySettings.model_validate({**data.pop("policy"), "model": model}).build(
                 seed=seed
             )
         except ValidationError as error:
             raise ConfigError(explain(error)) from error
         if data:
-            raise ConfigError(f"unknown section '{next(iter(data))}'; use sft or policy")
+            raise ConfigError(f"unknown section '{next(iter(data))}'; use sft, policy or prompt")
         screen = console()
 
         def show(progress: SftProgress) -> None:
@@ -65,7 +74,7 @@ def sft(
         report = run_sft(
             policy,
             _read(episodes, solved_only, imported),
-            ChatRenderer(policy.tokenizer),
+            ChatRenderer.from_settings(policy.tokenizer, prompt, eos_ids=policy.eos_ids),
             settings,
             seed=seed,
             progress=show,

@@ -21,6 +21,8 @@ DEFAULT_CACHE = Path(".cache/turnpoint")
 FORMAT = 1
 """Raised when the same file comes to be converted differently."""
 _BLOCK = 2**22
+_SAMPLE, _SAMPLES = 2**12, 256
+"""Bytes of a sample of a weight file, and how many are taken."""
 
 
 def model_folder(source: str, cache: Path = DEFAULT_CACHE) -> Path:
@@ -48,6 +50,23 @@ def file_hash(path: Path) -> str:
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
             digest.update(block)
+    return digest.hexdigest()
+
+
+def weights_name(folder: Path) -> str:
+    """A name of the model in a folder: its small files whole; of weights the header, the size and samples."""
+    digest = hashlib.blake2b(digest_size=12)
+    for path in sorted(folder.iterdir() if folder.is_dir() else ()):
+        if path.suffix == ".safetensors":
+            size = path.stat().st_size
+            digest.update(f"{path.name} {size} ".encode())
+            with path.open("rb") as file:
+                digest.update(file.read(_SAMPLE * 16))
+                for part in range(1, _SAMPLES + 1):
+                    file.seek(max(0, size - _SAMPLE) * part // _SAMPLES)
+                    digest.update(file.read(_SAMPLE))
+        elif path.suffix in (".json", ".jinja", ".model", ".txt") and path.name != "warm_start.json":
+            digest.update(f"{path.name} ".encode() + path.read_bytes())
     return digest.hexdigest()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 from turnpoint.config import ConfigError
@@ -78,10 +78,17 @@ async def check_config(
     return await check_run(run, tasks=tasks, progress=progress)
 
 
-async def check_run(run: Run, *, tasks: int = 2, progress: Progress | None = None) -> PreflightReport:
+async def check_run(
+    run: Run,
+    *,
+    tasks: int = 2,
+    progress: Progress | None = None,
+    only: Collection[tuple[str, str]] | None = None,
+) -> PreflightReport:
     """Check a run that was built without scoring teachers (``build_run(..., training=False)``).
 
-    ``tasks``: training tasks of the tiny step, at most ``train.tasks_per_step``.
+    ``tasks``: training tasks of the tiny step, at most ``train.tasks_per_step``; ``only``: keys of ``CHECKS`` to run
+    instead of all.
     """
     listed = run.suite.tasks("train")
     count = max(1, min(tasks, run.config.train.tasks_per_step, len(listed)))
@@ -89,6 +96,8 @@ async def check_run(run: Run, *, tasks: int = 2, progress: Progress | None = Non
     report = PreflightReport()
     try:
         for (group, name), proof in CHECKS.items():
+            if only is not None and (group, name) not in only:
+                continue
             finding = await _try(group, name, proof, bench)
             report.findings.append(finding)
             if progress is not None:

@@ -4,28 +4,83 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from turnpoint.policy.settings import LoraSettings
+from turnpoint.policy.sources import model_folder
 from turnpoint.preflight.bench import Bench
 from turnpoint.preflight.report import Doubt, Fault, NotApplicable
+from turnpoint.training.settings import RunConfig
 
 BYTES = {"float32": 4, "bfloat16": 2}
 _CPU_PASS = 2048
 """Tokens of one training pass on a CPU, whatever the budget."""
 _LOGITS = 3 * 4 * 2**22
 """Logits of one chunk with what their gradient needs."""
-_CERTAIN = ("weights", "gradients", "optimizer", "reference", "teachers")
+_MOMENTS = {"adamw": 8, "muon": 8, "adamw8bit": 2}
+"""Bytes an optimizer keeps of a trained weight; Muon keeps one moment of matrices, which is counted as two."""
+_NOT_INSIDE = ("embed", "lm_head", "wte", "wpe", "embed_out")
+"""Parts of names of matrices that get no adapter: embeddings and the output layer."""
+_CERTAIN = ("weights", "adapters", "gradients", "optimizer", "reference", "teachers")
 
 
-def parameters(folder: Path) -> int:
-    """Number of weights in the safetensors files of a folder, from their headers alone."""
-    total = 0
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an estimate is made from."""
+
+    config: RunConfig
+    folder: Path
+    """Of the model."""
+    longest: int = 1024
+    """Tokens of the longest sequence."""
+    per_task: float = 8.0
+    """Episodes of a task that are open at a time."""
+    on_gpu: bool = False
+    reference: bool = False
+    """Whether initial weights are kept beside the trained ones."""
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """The model's sizes, by the names of its config."""
+        config: dict[str, Any] = json.loads((self.folder / "config.json").read_text())
+        return config.get("text_config") or config
+
+    @property
+    def width(self) -> int:
+        """Bytes of a weight."""
+        return BYTES[getattr(self.config.policy, "dtype", "float32")]
+
+
+def shapes(folder: Path) -> dict[str, list[int]]:
+    """Shape of each weight in the safetensors files of a folder, from their headers alone."""
+    found: dict[str, list[int]] = {}
     for path in sorted(folder.glob("*.safetensors")):
         with path.open("rb") as file:
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        total += sum(math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
-    return total
+        found |= {name: entry["shape"] for name, entry in header.items() if name != "__metadata__"}
+    return found
+
+
+def parameters(folder: Path) -> int:
+    """Number of weights in the safetensors files of a folder."""
+    return sum(math.prod(shape) for shape in shapes(folder).values())
+
+
+def adapter_parameters(folder: Path, lora: LoraSettings) -> int:
+    """Number of weights of the adapters that a model would get."""
+    layers = {
+        name.removesuffix(".weight"): shape
+        for name, shape in shapes(folder).items()
+        if len(shape) == 2 and name.endswith(".weight") and not any(word in name for word in _NOT_INSIDE)
+    }
+    chosen = [
+        shape
+        for name, shape in layers.items()
+        if lora.targets == "all-linear" or any(name.endswith(target) for target in lora.targets)
+    ]
+    return sum(lora.rank * (rows + columns) for rows, columns in chosen)
 
 
 async def estimate(bench: Bench) -> str:
@@ -35,14 +90,37 @@ async def estimate(bench: Bench) -> str:
     folder = Path(getattr(settings, "model", ""))
     if not (folder / "config.json").is_file():
         raise NotApplicable("the model's folder is not known")
-    bench.memory = needs(bench, folder)
-    need, there = sum(bench.memory.values()), available(bench)
-    certain = sum(bench.memory.get(name, 0.0) for name in _CERTAIN)
-    parts = ", ".join(f"{name} {size(value)}" for name, value in bench.memory.items() if value)
+    plan = Plan(run.config, folder, on_gpu=_on_gpu(bench), reference=run.policy.capabilities.reference)
+    if bench.step is not None:
+        longest = max((len(c.prompt_ids) + len(c.response_ids) for c in bench.step.calls), default=1024)
+        plan = replace(plan, longest=longest, per_task=len(bench.step.episodes) / max(1, len(bench.tasks)))
+    bench.memory = needs(plan)
+    return judge(bench.memory, available(plan.on_gpu))
+
+
+def before_building(config: RunConfig) -> tuple[dict[str, float], str]:
+    """What a run will need, from the model's files alone, and a sentence about it; raises like a check."""
+    source = str(getattr(config.policy, "model", ""))
+    folder = model_folder(source, config.cache) if source else Path()
+    if not source or not (folder / "config.json").is_file():
+        raise NotApplicable("the model's folder is not known before the model is made")
+    policy: Any = config.policy
+    reference = bool(getattr(policy, "keep_reference", False) or policy.loss.kl > 0)
+    group = float(getattr(config.method, "group", 8))
+    plan = Plan(config, folder, per_task=group, on_gpu=_gpu_asked(policy), reference=reference)
+    found = needs(plan)
+    return found, judge(found, available(plan.on_gpu))
+
+
+def judge(found: dict[str, float], there: float) -> str:
+    """What is needed of what is there; raises ``Fault`` if it cannot fit and ``Doubt`` if it may not."""
+    need = sum(found.values())
+    certain = sum(found.get(name, 0.0) for name in _CERTAIN)
+    parts = ", ".join(f"{name} {size(value)}" for name, value in found.items() if value)
     told = f"about {size(need)} ({parts}) of {size(there)}"
     way_out = (
-        "use policy.dtype=bfloat16, policy.gradient_checkpointing=true, a smaller policy.token_budget or "
-        "policy.cache_rows, or a smaller model"
+        "use policy.lora, policy.dtype=bfloat16, policy.optimizer.kind=adamw8bit, policy.gradient_checkpointing=true, "
+        "a smaller policy.token_budget or policy.cache_rows, or a smaller model"
     )
     if certain > there:
         raise Fault(f"training needs {told}: weights and optimizer alone do not fit; {way_out}")
@@ -51,22 +129,24 @@ async def estimate(bench: Bench) -> str:
     return told
 
 
-def needs(bench: Bench, folder: Path) -> dict[str, float]:
+def needs(plan: Plan) -> dict[str, float]:
     """Bytes by what holds them; activations and caches are rough."""
-    settings: Any = bench.run.config.policy
-    width = BYTES[getattr(settings, "dtype", "float32")]
-    count = parameters(folder)
-    config = json.loads((folder / "config.json").read_text())
-    shape: dict[str, Any] = config.get("text_config") or config
-    reference = bench.run.policy.capabilities.reference
+    settings: Any = plan.config.policy
+    width, count = plan.width, parameters(plan.folder)
+    lora: LoraSettings | None = getattr(settings, "lora", None)
+    trained = count if lora is None else adapter_parameters(plan.folder, lora)
+    trained_width = width if lora is None else 4
+    masters = 4 if trained_width < 4 else 0
+    moments = _MOMENTS[settings.optimizer.kind] if hasattr(settings, "optimizer") else 8
     found = {
         "weights": count * width,
-        "gradients": count * width,
-        "optimizer": count * (8 + (4 if width < 4 else 0)),
-        "reference": count * width if reference else 0,
-        "teachers": sum(_teacher(teacher) for teacher in bench.run.config.scoring.values()),
-        "key-value cache": _cache(bench, shape, width),
-        "activations": _activations(bench, shape, width) + _LOGITS,
+        "adapters": 0 if lora is None else trained * trained_width,
+        "gradients": trained * (trained_width + masters),
+        "optimizer": trained * (moments + masters),
+        "reference": count * width if plan.reference and lora is None else 0,
+        "teachers": sum(_teacher(teacher) for teacher in plan.config.scoring.values()),
+        "key-value cache": _cache(plan),
+        "activations": _activations(plan) + _LOGITS,
     }
     return {name: float(value) for name, value in found.items()}
 
@@ -83,35 +163,30 @@ def _layers(shape: dict[str, Any]) -> tuple[int, int, int]:
     return layers, hidden, int(shape.get("intermediate_size") or 4 * hidden)
 
 
-def _longest(bench: Bench) -> int:
-    calls = bench.step.calls if bench.step is not None else []
-    return max((len(c.prompt_ids) + len(c.response_ids) for c in calls), default=1024)
-
-
-def _cache(bench: Bench, shape: dict[str, Any], width: int) -> int:
+def _cache(plan: Plan) -> int:
     """Keys and values of as many episodes as are open at a time."""
-    run, (layers, hidden, _) = bench.run, _layers(shape)
+    shape, config = plan.shape, plan.config
+    layers, hidden, _ = _layers(shape)
     heads = int(shape.get("num_attention_heads") or shape.get("n_head") or 1)
     size_of_head = int(shape.get("head_dim") or hidden // heads)
-    per_token = 2 * layers * int(shape.get("num_key_value_heads") or heads) * size_of_head * width
-    per_task = len(bench.step.episodes) / max(1, len(bench.tasks)) if bench.step is not None else 8
+    per_token = 2 * layers * int(shape.get("num_key_value_heads") or heads) * size_of_head * plan.width
     open_ = min(
-        getattr(run.config.policy, "cache_rows", 128),
-        run.config.rollout.concurrent,
-        math.ceil(per_task * run.config.train.tasks_per_step),
+        getattr(config.policy, "cache_rows", 128),
+        config.rollout.concurrent,
+        math.ceil(plan.per_task * config.train.tasks_per_step),
     )
-    return per_token * open_ * _longest(bench)
+    return per_token * open_ * plan.longest
 
 
-def _activations(bench: Bench, shape: dict[str, Any], width: int) -> int:
+def _activations(plan: Plan) -> int:
     """What the backward pass keeps of one pass: about 16 widths and 3 feed-forward widths a layer and token."""
-    settings: Any = bench.run.config.policy
-    layers, hidden, ffn = _layers(shape)
+    settings: Any = plan.config.policy
+    layers, hidden, ffn = _layers(plan.shape)
     budget = getattr(settings, "token_budget", _CPU_PASS)
-    tokens = max(_longest(bench), budget if _on_gpu(bench) else min(budget, _CPU_PASS))
-    one = (16 * hidden + 3 * ffn) * width
+    tokens = max(plan.longest, budget if plan.on_gpu else min(budget, _CPU_PASS))
+    one = (16 * hidden + 3 * ffn) * plan.width
     if getattr(settings, "gradient_checkpointing", False):
-        return tokens * (layers * hidden * width + one)
+        return tokens * (layers * hidden * plan.width + one)
     return tokens * layers * one
 
 
@@ -120,9 +195,15 @@ def _on_gpu(bench: Bench) -> bool:
     return getattr(device, "type", "cpu") == "cuda"
 
 
-def available(bench: Bench) -> float:
+def _gpu_asked(policy: Any) -> bool:
+    import torch
+
+    return str(getattr(policy, "device", "cpu")) != "cpu" and torch.cuda.is_available()
+
+
+def available(on_gpu: bool) -> float:
     """Bytes that training can have: of the GPU, or of this machine, what this process holds included."""
-    if _on_gpu(bench):
+    if on_gpu:
         import torch
 
         return float(torch.cuda.mem_get_info()[1])

@@ -66,6 +66,12 @@ class SmallPolicySettings(LocalPolicySettings):
         folder = warm_started_folder(self, suite, prompter, cache, seed)
         return self.model_copy(update={"model": str(folder)})
 
+    def made(self, suite: EnvSuite, prompter: Prompter, *, cache: Path, seed: int) -> bool:
+        """Whether ``prepare`` would find the warm-started agent instead of making it."""
+        from turnpoint.training.warm_start import REPORT, small_folder
+
+        return bool(self.model) or (small_folder(self, suite, prompter, cache, seed) / REPORT).is_file()
+
     def build(self, *, seed: int) -> LocalPolicy:
         if not self.model:
             raise ConfigError(

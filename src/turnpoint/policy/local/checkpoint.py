@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -21,8 +20,6 @@ STATE = "training_state"
 ADAPTER = "adapter"
 """Folder of a checkpoint with the adapters alone, where there are any; the weights beside it have them merged in."""
 VERSION = 1
-_SAMPLE, _SAMPLES = 2**12, 256
-"""Bytes of a sample of a weight file, and how many are taken."""
 
 
 def write(
@@ -97,17 +94,3 @@ def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], Path | 
         )
     reference = state / "reference.safetensors"
     return optimizer, counters, reference if reference.is_file() else None
-
-
-def base_name(folder: Path) -> str:
-    """A name of the weights in a folder, cheap for large ones: of headers, sizes and samples of their content."""
-    digest = hashlib.blake2b(digest_size=12)
-    for path in sorted(folder.glob("*.safetensors")):
-        size = path.stat().st_size
-        digest.update(f"{path.name} {size} ".encode())
-        with path.open("rb") as file:
-            digest.update(file.read(_SAMPLE * 16))
-            for part in range(1, _SAMPLES + 1):
-                file.seek(max(0, size - _SAMPLE) * part // _SAMPLES)
-                digest.update(file.read(_SAMPLE))
-    return digest.hexdigest()

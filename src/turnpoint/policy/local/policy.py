@@ -26,7 +26,7 @@ from turnpoint.policy.local.supervised import supervised_step
 from turnpoint.policy.local.update import Updater
 from turnpoint.policy.protocol import Floats, PolicyCapabilities, Sample, SampleRequest, ScoreRequest, Which
 from turnpoint.policy.settings import LocalPolicySettings
-from turnpoint.policy.sources import model_folder
+from turnpoint.policy.sources import model_folder, weights_name
 from turnpoint.records import Row
 
 CPU_TOKENS = 2048
@@ -206,7 +206,7 @@ class LocalPolicy:
         adapters = self.network.adapters
         counters: dict[str, Any] = {"optimizer_steps": self._stepper.steps, "updates": self._updater.updates}
         if adapters is not None:
-            counters["base"] = checkpoint.base_name(self._folder)
+            counters["base"] = weights_name(self._folder)
         checkpoint.write(
             Path(folder),
             self.network.model,
@@ -235,7 +235,7 @@ class LocalPolicy:
         self._updater.updates = counters["updates"]
 
     def _load_adapters(self, adapters: Adapters, folder: Path, base: str) -> None:
-        if base != checkpoint.base_name(self._folder):
+        if base != weights_name(self._folder):
             raise ConfigError(
                 f"the adapters in '{folder}' belong to other weights than those of policy.model ({self._folder}); "
                 f"resume with the model they were trained on, or start a new run with policy.model={folder}"
