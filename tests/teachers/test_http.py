@@ -182,32 +182,59 @@ def test_waiting_for_a_place_does_not_count_against_the_deadline() -> None:
         assert endpoint.open_most == 2
 
 
-def test_token_budget_stops_further_calls() -> None:
+@pytest.mark.parametrize("then", ["stop", "go_on"])
+def test_a_budget_stops_further_calls_where_no_step_is_under_way(then: str) -> None:
     with FakeEndpoint(["one two three"]) as endpoint:
-        teacher = build(endpoint, token_budget=5)
+        teacher = build(endpoint, budget={"tokens": 5, "then": then})
 
         async def calls() -> TeacherFailure:
             await teacher.complete(ASK)
-            with pytest.raises(TeacherError, match="token_budget") as caught:
+            with pytest.raises(
+                TeacherError, match=r"teacher\.budget\.tokens is used up: 2 prompt and 3 comp"
+            ) as caught:
                 await teacher.complete(ASK)
             return caught.value.reason
 
         assert asyncio.run(calls()) is TeacherFailure.BUDGET
         assert len(endpoint.requests) == 1
+        assert (teacher.spending.stops() is None) == (then == "go_on")
 
 
-def test_the_token_budget_is_that_of_the_run_and_not_of_the_process() -> None:
+def test_within_a_step_calls_go_beyond_the_budget_unless_the_run_goes_on() -> None:
     with FakeEndpoint(["one two three"]) as endpoint:
-        first = build(endpoint, token_budget=5)
+        teacher = build(endpoint, budget={"completion_tokens": 3})
+        teacher.spending.step_goes_on = True
+        for _ in range(3):
+            assert asyncio.run(teacher.complete(ASK)) == "one two three"
+        assert "9 completion tokens" in str(teacher.spending.stops())
+        other = build(endpoint, budget={"prompt_tokens": 2, "then": "go_on"})
+        other.spending.step_goes_on = True
+        asyncio.run(other.complete(ASK))
+        with pytest.raises(TeacherError, match=r"budget\.prompt_tokens"):
+            asyncio.run(other.complete(ASK))
+
+
+def test_the_account_is_that_of_the_run_and_not_of_the_process() -> None:
+    limits = {"budget": {"tokens": 5}, "price": {"prompt": 2.0, "completion": 10.0}}
+    with FakeEndpoint(["one two three"]) as endpoint:
+        first = build(endpoint, **limits)
         asyncio.run(first.complete(ASK))
-        resumed = build(endpoint, token_budget=5)
+        resumed = build(endpoint, **limits)
         assert isinstance(resumed, KeepsState)
         resumed.load_state_dict(json.loads(json.dumps(first.state_dict())))
-        with pytest.raises(TeacherError, match="token_budget"):
+        with pytest.raises(TeacherError, match=r"cost 0\.0000"):
             asyncio.run(resumed.complete(ASK))
         assert len(endpoint.requests) == 1
         assert resumed.state_dict() == first.state_dict()
-        assert resumed.metrics()["prompt_tokens"] == 0
+        assert resumed.spending.cost == pytest.approx((2 * 2.0 + 3 * 10.0) / 1e6)
+        assert (resumed.metrics()["prompt_tokens"], resumed.metrics()["cost"]) == (0, 0)
+        assert first.metrics()["cost"] == first.spending.cost
+
+
+def test_a_cost_budget_needs_prices() -> None:
+    for wrong in ({"budget": {"cost": 1.0}}, {"budget": {"cost": -1}}, {"budget": {"tokenz": 1}}):
+        with pytest.raises(ValueError):
+            HttpTeacherSettings.model_validate({"base_url": "http://host/v1", "model": "m"} | wrong)
 
 
 def test_works_in_one_event_loop_after_another() -> None:
@@ -275,9 +302,9 @@ def check(endpoint: FakeEndpoint, **settings: Any) -> None:
 
 def test_check_accepts_a_listed_model_and_names_the_nearest_of_others() -> None:
     with FakeEndpoint(["ok"], models=["qwen3-8b", "llama"]) as endpoint:
-        check(endpoint, model="qwen3-8b")
+        check(endpoint, model="qwen3-8b", probe="reach")
         with pytest.raises(ConfigError, match="did you mean 'qwen3-8b'"):
-            check(endpoint, model="qwen-8b")
+            check(endpoint, model="qwen-8b", probe="reach")
         assert endpoint.requests == []
 
 
@@ -287,7 +314,7 @@ def test_check_asks_for_a_token_where_there_is_no_listing() -> None:
         return Scripted("o") if known else Scripted("unknown model", status=404)
 
     with FakeEndpoint(serve, models=None) as endpoint:
-        check(endpoint)
+        check(endpoint, probe="reach")
         assert endpoint.requests[0].body["max_tokens"] == 1
         with pytest.raises(ConfigError, match="unknown model"):
             check(endpoint, model="other")

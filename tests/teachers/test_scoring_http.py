@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from turnpoint.teachers import TeacherError, TeacherFailure
 from turnpoint.teachers.scoring import Student, scoring_registry
 from turnpoint.teachers.scoring.http import HttpScoring, HttpScoringSettings
 from turnpoint.testing import FakeEndpoint, Request, Scripted, toy_suite
+from turnpoint.testing.fake_scorer import GENERATE, Scorer, scores
 from turnpoint.testing.harness import make_rollouts, random_agent
 from turnpoint.testing.scripted_policy import CharTokenizer, ScriptedPolicy
 
@@ -28,57 +28,13 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
-def model(ids: Sequence[int]) -> list[float]:
-    """A causal model: log-prob of each token given those before it, the last token included."""
-    sums = np.cumsum(np.asarray(ids, dtype=np.int64) * 7919)
-    return [-float(s % 300) / 100 - 0.01 for s in sums]
-
-
-def server(
-    dialect: str = "echo",
-    *,
-    zero_tokens: bool = True,
-    cut: Callable[[str], list[int]] = TOKENIZER.encode,
-    shift: int = 0,
-    short: int = 0,
-    text: bool = True,
-) -> Callable[[Request], Scripted]:
-    """A completions server; it ignores what is not of its dialect, as real ones do."""
-
-    def serve(request: Request) -> Scripted:
-        body, prompt = request.body, request.body["prompt"]
-        if isinstance(prompt, str) and not text:
-            return Scripted("prompt must be token ids", status=400)
-        ids = cut(prompt) if isinstance(prompt, str) else prompt
-        if body["max_tokens"] == 0 and not zero_tokens:
-            return Scripted("max_tokens must be at least 1", status=400)
-        generated = [-0.5] * body["max_tokens"]
-        values: list[float | None] = [None, *model(ids)[1 + shift :], *[-0.1] * shift]
-        values = values[: len(values) - short]
-        choice: dict[str, Any] = {"index": 0, "text": "", "finish_reason": "length"}
-        if dialect == "prompt_logprobs" and body.get("prompt_logprobs") is not None:
-            named = ids[shift:] + ids[:shift]
-            choice["prompt_logprobs"] = [
-                None if v is None else {str(i): {"logprob": v, "rank": 3}, "1": {"logprob": -0.2, "rank": 1}}
-                for i, v in zip(named, values, strict=False)
-            ]
-        if dialect == "echo" and body.get("echo"):
-            choice["logprobs"] = {
-                "token_logprobs": values + generated,
-                "tokens": [chr(i) for i in ids] + ["?"] * len(generated),
-            }
-        return Scripted(body={"object": "text_completion", "choices": [choice]})
-
-    return serve
-
-
 def build(endpoint: FakeEndpoint, **settings: Any) -> HttpScoring:
     data = {"base_url": endpoint.url, "model": "fake-model", "backoff": 0.01, "timeout": 5.0} | settings
     return HttpScoring(HttpScoringSettings.model_validate(data), TOKENIZER)
 
 
 def check(script: Any, **settings: Any) -> HttpScoring:
-    with FakeEndpoint(script) as endpoint:
+    with FakeEndpoint(script, paths=[GENERATE]) as endpoint:
         teacher = build(endpoint, **settings)
         asyncio.run(teacher.check())
         return teacher
@@ -87,34 +43,58 @@ def check(script: Any, **settings: Any) -> HttpScoring:
 @pytest.mark.parametrize(
     ("script", "way"),
     [
-        (server("prompt_logprobs"), ("prompt_logprobs", 1)),
-        (server("echo"), ("echo", 0)),
-        (server("echo", zero_tokens=False), ("echo", 1)),
+        (Scorer("vllm"), ("prompt_logprobs", 1)),
+        (Scorer("sglang"), ("sglang", 0)),
+        (Scorer("openai"), ("echo", 0)),
+        (Scorer("openai", zero_tokens=False), ("echo", 1)),
+        (Scorer("llama_cpp_python"), ("echo_text", 1)),
     ],
 )
-def test_the_way_a_server_answers_is_found(script, way) -> None:
-    ask = check(script)._ask
-    assert (ask.dialect, ask.max_tokens) == way
+def test_the_way_a_server_answers_is_found(script: Scorer, way: tuple[str, int]) -> None:
+    teacher = check(script)
+    assert teacher._ask is not None
+    assert (teacher._ask.dialect, teacher._ask.max_tokens) == way
+    assert teacher.notes == [
+        f"log-probs of prompt tokens by {way[0]}",
+        "asked again they differ by 0 nats",
+        "its tokenizer cuts texts as the student's does",
+    ]
+    assert teacher.spending.prompt_tokens > 100
 
 
 @pytest.mark.parametrize(
     ("script", "settings", "message"),
     [
-        (server("none"), {}, "returns no log-probs of prompt tokens"),
-        (server("echo"), {"dialect": "prompt_logprobs"}, "returns no log-probs"),
-        (server("echo", short=2), {}, "log-probs came back for"),
-        (server("echo", shift=1), {}, "do not lie where their tokens lie"),
-        (server("prompt_logprobs", shift=1), {}, "has no log-prob of token"),
-        (server(cut=lambda text: [len(w) for w in text.split(" ")]), {}, "another tokenizer"),
-        (server(cut=lambda text: [ord(c) + 1 for c in text]), {}, "another tokenizer"),
-        (server("prompt_logprobs", cut=lambda text: [ord(c) + 1 for c in text]), {}, "another tokenizer"),
-        (server(text=False), {}, r"set scoring\.tokenizer"),
-        (server(), {"model": "fake-modle"}, r"scoring\.model is 'fake-modle'.*did you mean"),
+        (Scorer("chat"), {}, r"no log-probs of prompt tokens.*only chats can still name actions"),
+        (
+            Scorer("llama_cpp"),
+            {},
+            r"Only no echo is supported.*llama-server and commercial chat endpoints give none",
+        ),
+        (Scorer("openai"), {"dialect": "prompt_logprobs"}, "returns no log-probs"),
+        (Scorer("openai", short=2), {}, "log-probs came back for"),
+        (Scorer("sglang", short=2), {}, "positions came back for"),
+        (Scorer("openai", shift=1), {}, "do not lie where their tokens lie"),
+        (Scorer("vllm", shift=1), {}, "has no log-prob of token"),
+        (Scorer("llama_cpp_python", late=True), {}, "each was taken one place late"),
+        (Scorer("vllm", late=True), {}, "each was taken one place late"),
+        (Scorer("sglang", late=True), {}, "each was taken one place late"),
+        (
+            Scorer("vllm", stale=-0.5),
+            {},
+            r"other log-probs when it was asked again.*--no-enable-prefix-caching",
+        ),
+        (Scorer("openai", cut=lambda text: [len(w) for w in text.split(" ")]), {}, "another tokenizer"),
+        (Scorer("openai", cut=lambda text: [ord(c) + 1 for c in text]), {}, "another tokenizer"),
+        (Scorer("vllm", cut=lambda text: [ord(c) + 1 for c in text]), {}, "another tokenizer"),
+        (Scorer("sglang", cut=lambda text: [ord(c) + 1 for c in text]), {}, "another tokenizer"),
+        (Scorer("openai", text=False), {}, r"set scoring\.tokenizer"),
+        (Scorer("openai"), {"model": "fake-modle"}, r"scoring\.model is 'fake-modle'.*did you mean"),
         ([Scripted("closed", status=401)], {}, "returns no log-probs.*closed"),
         ([Scripted("down", status=503)], {"retries": 1}, "does not work.*down"),
     ],
 )
-def test_what_a_server_lacks_is_said_before_the_run(script, settings, message) -> None:
+def test_what_a_server_lacks_is_said_before_the_run(script: Any, settings: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check(script, **settings)
 
@@ -138,13 +118,13 @@ def episodes_of(teacher: Any, settings: Any, **changes: Any):
     return [e for g in groups for e in g.episodes], rows, method.tally.take()
 
 
-@pytest.mark.parametrize("dialect", ["prompt_logprobs", "echo"])
-def test_scores_lie_where_the_tokens_lie(dialect) -> None:
-    with FakeEndpoint(server(dialect)) as endpoint:
+@pytest.mark.parametrize("server", ["vllm", "sglang", "openai", "llama_cpp_python"])
+def test_scores_lie_where_the_tokens_lie(server: Any) -> None:
+    with FakeEndpoint(Scorer(server), paths=[GENERATE]) as endpoint:
         _, rows, _ = episodes_of(build(endpoint), OPDSettings())
     assert rows
     for row in rows:
-        expected = model([*row.prompt_ids, *row.response_ids])[len(row.prompt_ids) :]
+        expected = scores([*row.prompt_ids, *row.response_ids])[len(row.prompt_ids) - 1 :]
         np.testing.assert_allclose(row.advantages, np.array(expected) - row.old_logprobs, atol=1e-12)
 
 
@@ -154,10 +134,10 @@ def scoring_requests(endpoint: FakeEndpoint) -> list[Request]:
 
 
 def test_an_episode_is_sent_once_and_with_early_stopping_once_per_turn() -> None:
-    with FakeEndpoint(server()) as endpoint:
+    with FakeEndpoint(Scorer()) as endpoint:
         episodes, _, _ = episodes_of(build(endpoint), OPDSettings())
         assert len(scoring_requests(endpoint)) == len(episodes)
-    with FakeEndpoint(server()) as endpoint:
+    with FakeEndpoint(Scorer()) as endpoint:
         settings = StrideSettings(stop={"lambda": -1e6}, restart=None)
         episodes, _, tally = episodes_of(build(endpoint), settings)
         assert len(scoring_requests(endpoint)) == sum(len(e.turns) for e in episodes)
@@ -165,7 +145,7 @@ def test_an_episode_is_sent_once_and_with_early_stopping_once_per_turn() -> None
 
 
 def test_trouble_is_retried_and_then_typed() -> None:
-    good, calls = server(), []
+    good, calls = Scorer(), []
 
     def flaky(request: Request) -> Scripted:
         calls.append(request)
@@ -192,7 +172,7 @@ def test_trouble_is_retried_and_then_typed() -> None:
     ],
 )
 def test_lasting_failures_cost_the_turns_and_name_them(answer, reason) -> None:
-    good = server()
+    good = Scorer()
 
     def fails_later(request: Request) -> Scripted:
         return answer if len(request.body["prompt"]) > 200 else good(request)
@@ -212,7 +192,7 @@ def test_lasting_failures_cost_the_turns_and_name_them(answer, reason) -> None:
 
 
 def test_too_long_episodes_are_not_sent() -> None:
-    with FakeEndpoint(server()) as endpoint:
+    with FakeEndpoint(Scorer()) as endpoint:
         episodes, _, tally = episodes_of(build(endpoint, context_length=210), OPDSettings())
         assert tally["teacher_failures/budget"] == len(episodes)
         assert scoring_requests(endpoint) == []
@@ -225,7 +205,7 @@ def test_a_closed_vocabulary_that_knows_no_probe_can_be_proved() -> None:
         def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
             return [1] * len(text.split())
 
-    with FakeEndpoint(server("prompt_logprobs", cut=Closed().encode)) as endpoint:
+    with FakeEndpoint(Scorer("vllm", cut=Closed().encode)) as endpoint:
         settings = {"base_url": endpoint.url, "model": "fake-model"}
         asyncio.run(HttpScoring(HttpScoringSettings.model_validate(settings), Closed()).check())
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from turnpoint.cli.common import config_path, console, user_faults
+from turnpoint.cli.common import NO, config_path, console, user_faults
 
 
 def train(
@@ -18,6 +18,8 @@ def train(
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings, as section.setting=value.")] = None,
 ) -> None:
     """Train an agent; the last line on stdout is the run folder.
+
+    Exit code 1 if a teacher's budget ended the run early; resume it with a larger one.
 
     Example: turnpoint train quickstart train.steps=20 method.recovery_turns=1
     """
@@ -49,4 +51,10 @@ def start(run: object, *, resume: bool = False, checkpoint: Path | None = None, 
     for line in outcome_lines(run.folder):
         typer.echo(line)
     typer.echo(f"report: {report}")
+    if trainer.stopped is not None:
+        typer.echo(
+            f"stopped after step {trainer.step} of {run.config.train.steps}: {trainer.stopped}", err=True
+        )
     typer.echo(str(run.folder))
+    if trainer.stopped is not None:
+        raise typer.Exit(NO)

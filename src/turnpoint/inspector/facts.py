@@ -7,6 +7,7 @@ from typing import Any
 
 from turnpoint.inspector.folder import RunFolder
 from turnpoint.inspector.text import clip_note
+from turnpoint.training.outcome import spent_lines
 
 _MOST = 60
 _LONG = 300
@@ -27,6 +28,7 @@ def facts(run: RunFolder) -> list[tuple[str, str]]:
         found += [(name, _kind(config.get(name))) for name in ("method", "env", "policy", "teacher")]
         found.append(("seed", config.get("seed", header.get("seed"))))
         found.append(("steps", f"{len(run.train)} of {(train or {}).get('steps', '?')}"))
+    found += [("cost", line) for line in spent_lines(run.train)]
     if header:
         found.append(("turnpoint", header.get("turnpoint")))
         found.append(("python", header.get("python")))

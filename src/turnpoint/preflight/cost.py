@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 from turnpoint.preflight.bench import Bench, TinyStep
-from turnpoint.preflight.report import NotApplicable
+from turnpoint.preflight.report import Doubt, NotApplicable
 from turnpoint.preflight.tokens import trained
 
 _TEACHER = (
-    "requests", "reports", "recoveries", "scored_tokens", "read_tokens", "prompt_tokens", "completion_tokens",
+    "requests", "reports", "recoveries", "scored_tokens", "read_tokens", "prompt_tokens", "completion_tokens", "cost",
 )  # fmt: skip
 """What teachers count that grows with the work."""
 
@@ -25,11 +25,39 @@ async def table(bench: Bench) -> str:
         for name, value in figures(bench, step).items()
     }
     seconds = bench.cost["seconds"]
+    short = short_budgets(bench, step, scale)
+    if short:
+        raise Doubt(
+            f"{'; '.join(short)} (scaled from {len(bench.tasks)} tasks); the run will end early or go on without the "
+            "teacher: raise the budget, or lower train.steps"
+        )
     return (
         f"a step of {config.train.tasks_per_step} tasks: about {bench.cost['sampled tokens']['step']:,.0f} sampled and "
         f"{bench.cost['trained tokens']['step']:,.0f} trained tokens, {seconds['step']:,.1f} s; {config.train.steps} "
         f"steps {seconds['run'] / 3600:,.2f} h (scaled from {len(bench.tasks)} tasks; larger batches are faster)"
     )
+
+
+def short_budgets(bench: Bench, step: TinyStep, scale: float) -> list[str]:
+    """Budgets of teachers that will not last for the run, each with the steps it lasts."""
+    config, found = bench.run.config, []
+    sections = {"teacher": config.teacher, **{f"scoring.{name}": s for name, s in config.scoring.items()}}
+    for section, settings in sections.items():
+        limits = getattr(getattr(settings, "budget", None), "limits", {})
+        name = "scoring" if section == "scoring.default" else section
+        used = {
+            key.rsplit("/", 1)[-1]: value
+            for key, value in step.teachers.items()
+            if key.startswith(f"{name}/")
+        }
+        used["tokens"] = used.get("prompt_tokens", 0.0) + used.get("completion_tokens", 0.0)
+        for limit_name, limit in limits.items():
+            a_step = used.get(limit_name, 0.0) * scale
+            if a_step and limit / a_step < config.train.steps:
+                found.append(
+                    f"{name}.budget.{limit_name} lasts about {limit / a_step:,.0f} of {config.train.steps} steps"
+                )
+    return found
 
 
 def figures(bench: Bench, step: TinyStep) -> dict[str, float]:

@@ -45,9 +45,12 @@ async def answers(bench: Bench) -> str:
     named = bench.run.teachers.named()
     if not named:
         raise NotApplicable("no teacher is set")
-    for teacher in named.values():
+    told = []
+    for name, teacher in named.items():
         await teacher.check()
-    return f"{', '.join(named)}: ready"
+        notes = getattr(_real(teacher), "notes", None)
+        told.append(f"{name}: {'; '.join(notes or ['ready'])}")
+    return "; ".join(told)
 
 
 def _names(bench: Bench) -> str:
@@ -70,7 +73,7 @@ def _cases(bench: Bench) -> Iterator[tuple[str, ScoringTeacher, Episode, list[Tu
         yield f"scoring.{domain}" if domain else "scoring", teacher, episode, turns, noise
 
 
-def _real(teacher: ScoringTeacher) -> ScoringTeacher:
+def _real(teacher: Any) -> Any:
     return teacher.teacher if isinstance(teacher, Remembering) else teacher
 
 

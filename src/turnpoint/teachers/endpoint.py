@@ -5,22 +5,27 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, field_validator
 
-from turnpoint.config import ConfigError, Settings
+from turnpoint.config import ConfigError
 from turnpoint.teachers import wire
+from turnpoint.teachers.cache import AUTO, TeacherCache
+from turnpoint.teachers.gate import Gate, GateSettings
 from turnpoint.teachers.protocol import TeacherFailure
+from turnpoint.teachers.spending import Costs, Spending
 
 T = TypeVar("T")
 
 
-class EndpointSettings(Settings):
-    """Where the endpoint is and how patient its client."""
+class EndpointSettings(Costs, GateSettings):
+    """Where the endpoint is, how patient its client, what it may cost and what is kept of its answers."""
 
     base_url: str
     """Address up to the version, for example ``http://localhost:8000/v1``."""
@@ -32,14 +37,20 @@ class EndpointSettings(Settings):
     """Seconds to wait for one request."""
     deadline: PositiveFloat = 300.0
     """Seconds for one call with all its retries, from the moment it gets a place."""
-    concurrency: PositiveInt = 16
-    """Most requests at a time."""
     retries: NonNegativeInt = 5
     """Further tries after overload (408, 429), server errors (5xx), lost connections, time-outs and garbage."""
     backoff: NonNegativeFloat = 1.0
     """Seconds before the first retry; doubled for each one, with jitter, unless the server says how long."""
     backoff_max: PositiveFloat = 60.0
     """Longest wait that is not asked for by the server."""
+    revision: str | None = None
+    """Your name for the weights behind ``model`` (a commit, a date). It is part of what answers in the cache belong to,
+    and with it the address is not: set it where the same weights are served at changing addresses."""
+    cache: str = "off"
+    """Where answers are kept on disk to be used again: a file, ``auto`` (.cache/turnpoint/teachers.sqlite) or ``off``.
+    Off by default, as a server may change the weights behind a name."""
+    cache_mib: PositiveFloat = 1024.0
+    """Most MiB of answers that are kept; the least recently used go first."""
 
     @field_validator("api_key_env")
     @classmethod
@@ -79,51 +90,87 @@ class Endpoint:
         self.settings = settings
         self._section = section
         self._on_retry = on_retry
+        self.spending = Spending(settings, section)
+        self.cache = open_cache(settings, section)
+        self._served: dict[str, Any] = {}
+        """What the endpoint's listing says about the model's weights."""
         self._key = _read_key(settings.api_key_env, section)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: httpx.AsyncClient | None = None
-        self._places = asyncio.Semaphore(settings.concurrency)
+        self.gate = Gate(settings)
 
-    async def call(self, path: str, body: dict[str, Any], read: Callable[[httpx.Response], T]) -> T:
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Whose answers these are: the model, its revision, what the server says about it, and where it is served."""
+        settings = self.settings
+        where = (
+            {"base_url": settings.base_url} if settings.revision is None else {"revision": settings.revision}
+        )
+        return {"model": settings.model, "served": self._served, **where}
+
+    async def call(
+        self,
+        path: str,
+        body: dict[str, Any],
+        read: Callable[[httpx.Response], T],
+        *,
+        retries: int | None = None,
+    ) -> T:
         """POST ``body`` until ``read`` accepts an answer, within the retries and the deadline.
 
-        Raises ``wire.CallFailed`` with a message that names the endpoint and never the key.
+        ``path`` is taken from ``base_url``, or from the server's root if it begins with ``//``; ``retries``: other
+        than the settings say. Raises ``wire.CallFailed`` with a message that names the endpoint and never the key.
         """
         settings = self.settings
         self._enter_loop()
-        async with self._places:
-            try:
-                async with asyncio.timeout(settings.deadline):
-                    return await self._persist(path, body, read)
-            except wire.CallFailed as failure:
-                raise wire.CallFailed(failure.reason, self.describe(failure), retry=False) from None
-            except TimeoutError:
-                raise wire.CallFailed(
-                    TeacherFailure.TIME_OUT,
-                    f"{settings.base_url} gave no answer within {self._section}.deadline ({settings.deadline:g} s)",
-                    retry=False,
-                ) from None
+        try:
+            async with self.gate.place(), asyncio.timeout(settings.deadline):
+                return await self._persist(self._address(path), body, read, retries)
+        except wire.CallFailed as failure:
+            raise failure.final(self.describe(failure)) from None
+        except TimeoutError:
+            raise wire.CallFailed(
+                TeacherFailure.TIME_OUT,
+                f"{settings.base_url} gave no answer within {self._section}.deadline ({settings.deadline:g} s)",
+                retry=False,
+            ) from None
 
-    async def _persist(self, path: str, body: dict[str, Any], read: Callable[[httpx.Response], T]) -> T:
+    def _address(self, path: str) -> str:
+        base = self.settings.base_url
+        if not path.startswith("//"):
+            return base + path
+        parts = urlsplit(base)
+        return f"{parts.scheme}://{parts.netloc}{re.sub(r'/v[0-9]+$', '', parts.path)}{path[1:]}"
+
+    async def _persist(
+        self, address: str, body: dict[str, Any], read: Callable[[httpx.Response], T], retries: int | None
+    ) -> T:
         """The first good answer, after as many retries as are allowed. Raises ``wire.CallFailed``."""
         settings, attempt = self.settings, 0
+        ends = time.monotonic() + settings.deadline
         while True:
+            await self.gate.calm()
             try:
-                return read(await self._post(path, body))
+                return read(await self._post(address, body))
             except wire.CallFailed as failure:
-                if not failure.retry or attempt >= settings.retries:
+                if not failure.retry or attempt >= (settings.retries if retries is None else retries):
                     raise
                 wait = wire.wait_seconds(failure.retry_after, attempt, settings.backoff, settings.backoff_max)
+                if failure.retry_after is not None:
+                    self.gate.pause(failure.retry_after)
+                if time.monotonic() + wait > ends:  # a wait that the deadline would cut off is no use
+                    told = f"{failure}; the next try would come after {self._section}.deadline"
+                    raise wire.CallFailed(TeacherFailure.TIME_OUT, told, retry=False) from failure
             attempt += 1
             self._on_retry()
             await asyncio.sleep(wait)
 
-    async def _post(self, path: str, body: dict[str, Any]) -> httpx.Response:
+    async def _post(self, address: str, body: dict[str, Any]) -> httpx.Response:
         assert self._client is not None
         with wire.transport_failures():
             # httpx limits each read; a server that drips bytes is stopped by the limit on the whole request.
             async with asyncio.timeout(self.settings.timeout):
-                return await self._client.post(f"{self.settings.base_url}{path}", json=body)
+                return await self._client.post(address, json=body)
 
     async def models(self) -> list[str] | None:
         """Names the endpoint lists; None where it has no listing. Raises ``wire.CallFailed``."""
@@ -131,7 +178,11 @@ class Endpoint:
         assert self._client is not None
         with wire.transport_failures():
             async with asyncio.timeout(min(self.settings.timeout, 30.0)):
-                return wire.read_models(await self._client.get(f"{self.settings.base_url}/models"))
+                response = await self._client.get(f"{self.settings.base_url}/models")
+        names = wire.read_models(response)
+        if names is not None:
+            self._served = wire.served(response, self.settings.model)
+        return names
 
     def refuse_unknown_model(self, known: list[str] | None) -> None:
         """Raise ``ConfigError`` if the endpoint lists models and ours is not among them."""
@@ -162,14 +213,29 @@ class Endpoint:
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         limits = httpx.Limits(max_connections=self.settings.concurrency)
         self._client = httpx.AsyncClient(headers=headers, timeout=self.settings.timeout, limits=limits)
-        self._places = asyncio.Semaphore(self.settings.concurrency)
+        self.gate.enter_loop()
         self._loop = loop
 
+    def metrics(self) -> dict[str, float]:
+        """Calls that had to wait or were not sent, cost, and use of the cache since it was built."""
+        cost = {"cost": self.spending.cost_here} if self.spending.priced else {}
+        return self.gate.metrics() | cost | (self.cache.metrics() if self.cache is not None else {})
+
     async def close(self) -> None:
-        """Close connections; may be called twice."""
+        """Close connections and cache; may be called twice."""
+        if self.cache is not None:
+            self.cache.close()
         client, self._client = self._client, None
         if client is not None and self._loop is asyncio.get_running_loop():
             await client.aclose()
+
+
+def open_cache(settings: EndpointSettings, section: str) -> TeacherCache | None:
+    """The cache that the settings name, if any. Raises ``ConfigError`` if the file cannot be used."""
+    if settings.cache == "off":
+        return None
+    path = AUTO if settings.cache == "auto" else Path(settings.cache)
+    return TeacherCache(path, section, int(settings.cache_mib * 2**20))
 
 
 def _read_key(variable: str | None, section: str) -> str | None:

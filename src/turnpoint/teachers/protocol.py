@@ -131,6 +131,28 @@ def teacher_label(teacher: NamingTeacher) -> str:
     return str(getattr(teacher, "label", type(teacher).__name__))
 
 
+class Account(Protocol):
+    """What a teacher may use, and what it has used."""
+
+    step_goes_on: bool
+    """Set by whoever looks at ``stops`` after each step: calls within one may then go beyond a limit."""
+
+    def stops(self) -> str | None:
+        """Why the run must end, in a sentence; None if it need not."""
+
+    def totals(self) -> dict[str, float]:
+        """Tokens and cost of the whole run."""
+
+
+@runtime_checkable
+class Spends(Protocol):
+    """Optional part of a teacher: it costs tokens, of which there may be a budget."""
+
+    @property
+    def spending(self) -> Account:
+        """Its account."""
+
+
 @dataclass(frozen=True, slots=True)
 class TurnScore:
     """Log-probs of one turn's response tokens, with the places they were taken at."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,10 +24,20 @@ class CallFailed(Exception):
     """One request failed; ``retry`` says whether another may succeed."""
 
     def __init__(
-        self, reason: TeacherFailure, message: str, *, retry: bool, retry_after: float | None = None
+        self,
+        reason: TeacherFailure,
+        message: str,
+        *,
+        retry: bool,
+        retry_after: float | None = None,
+        status: int | None = None,
     ) -> None:
         super().__init__(message)
-        self.reason, self.retry, self.retry_after = reason, retry, retry_after
+        self.reason, self.retry, self.retry_after, self.status = reason, retry, retry_after, status
+
+    def final(self, message: str) -> CallFailed:
+        """The same failure after the last try, in other words."""
+        return CallFailed(self.reason, message, retry=False, status=self.status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +48,10 @@ class Reply:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     refusal: str | None = None
+    arguments: str | None = None
+    """Arguments of the tool call, if the model made one."""
+    cut: bool = False
+    """The length limit ended it."""
 
 
 def sendable(text: str) -> str:
@@ -64,7 +79,7 @@ def read_reply(response: httpx.Response) -> Reply:
         choice = data["choices"][0]
         message = choice["message"]
         text, refusal = _content(message.get("content")), message.get("refusal")
-        usage = data.get("usage") or {}
+        usage, arguments = data.get("usage") or {}, _arguments(message.get("tool_calls"))
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
         raise CallFailed(
             TeacherFailure.UNPARSABLE, f"not a chat completion: {response.text[:_SHOWN]!r}", retry=True
@@ -73,10 +88,20 @@ def read_reply(response: httpx.Response) -> Reply:
         refusal = "content filter"
     return Reply(
         text,
-        _count(usage, "prompt_tokens"),
-        _count(usage, "completion_tokens"),
+        count(usage, "prompt_tokens"),
+        count(usage, "completion_tokens"),
         str(refusal) if refusal else None,
+        arguments,
+        choice.get("finish_reason") == "length",
     )
+
+
+def _arguments(calls: Any) -> str | None:
+    """Arguments of the first tool call, as JSON text."""
+    if not calls:
+        return None
+    given = calls[0]["function"]["arguments"]
+    return given if isinstance(given, str) else json.dumps(given)
 
 
 def _content(content: Any) -> str:
@@ -88,7 +113,7 @@ def _content(content: Any) -> str:
     return content or ""
 
 
-def _count(usage: Any, name: str) -> int:
+def count(usage: Any, name: str) -> int:
     value = usage.get(name) if isinstance(usage, dict) else None
     return value if isinstance(value, int) and value > 0 else 0
 
@@ -101,8 +126,8 @@ def raise_for_status(response: httpx.Response) -> None:
     message = f"status {status}: {response.text[:_SHOWN]!r}"
     after = retry_after(response.headers.get("retry-after"))
     if status in _OVERLOADED or status >= 500:
-        raise CallFailed(TeacherFailure.UNREACHABLE, message, retry=True, retry_after=after)
-    raise CallFailed(TeacherFailure.REFUSED, message, retry=False)
+        raise CallFailed(TeacherFailure.UNREACHABLE, message, retry=True, retry_after=after, status=status)
+    raise CallFailed(TeacherFailure.REFUSED, message, retry=False, status=status)
 
 
 def retry_after(value: str | None) -> float | None:
@@ -141,6 +166,22 @@ def read_models(response: httpx.Response) -> list[str] | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return [name for name in names if isinstance(name, str)] or None
+
+
+_WEIGHTS = ("id", "root", "parent", "owned_by")
+_SHAPE = ("n_params", "n_vocab", "n_embd", "size")
+
+
+def served(response: httpx.Response, model: str) -> dict[str, Any]:
+    """What a listing says about a model that does not change while its weights do not.
+
+    vLLM and SGLang give the path of the weights as ``root``, llama.cpp their size and shape under ``meta``; times of
+    creation are left out, as some servers give the time of the request.
+    """
+    entry: dict[str, Any] = next((m for m in response.json()["data"] if m.get("id") == model), {})
+    meta = entry.get("meta")
+    shape = {name: meta[name] for name in _SHAPE if name in meta} if isinstance(meta, dict) else {}
+    return {name: entry[name] for name in _WEIGHTS if entry.get(name) is not None} | shape
 
 
 def unknown_model(base_url: str, model: str, known: list[str], section: str = "teacher") -> str:

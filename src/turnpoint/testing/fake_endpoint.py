@@ -50,17 +50,25 @@ Script = Callable[[Request], Scripted | str] | Iterable[Scripted | str]
 class FakeEndpoint:
     """Answers ``POST /v1/chat/completions`` from a script and ``GET /v1/models`` from a list.
 
-    ``POST /v1/completions`` is answered from the same script, whose answers then need a ``body`` of that form.
+    ``POST /v1/completions``, and whatever else ``paths`` names, is answered from the same script, whose answers then
+    need a ``body`` of that form.
 
     Used as a context manager; the server runs in its own thread, so tests may be synchronous or not. A script
     is a function of the request, or answers in order, of which the last one is repeated.
     """
 
-    def __init__(self, script: Script = (), *, models: Iterable[str] | None = ("fake-model",)) -> None:
-        """``models=None``: the endpoint has no model listing (404)."""
+    def __init__(
+        self,
+        script: Script = (),
+        *,
+        models: Iterable[str | Mapping[str, Any]] | None = ("fake-model",),
+        paths: Iterable[str] = (),
+    ) -> None:
+        """``models``: names, or whole entries of the listing; None: the endpoint has no listing (404)."""
         self._script = script if callable(script) else None
         self._answers: deque[Scripted | str] = deque(() if callable(script) else script)
         self._models = None if models is None else list(models)
+        self._paths = {"/v1/chat/completions", "/v1/completions", *paths}
         self.requests: list[Request] = []
         """Requests for completions, of either kind, in the order of their arrival."""
         self.open_now = 0
@@ -118,7 +126,7 @@ class FakeEndpoint:
     async def _respond(self, request: Request, writer: asyncio.StreamWriter) -> None:
         if request.path == "/v1/models" and request.method == "GET":
             return await self._list_models(writer)
-        if request.path not in ("/v1/chat/completions", "/v1/completions") or request.method != "POST":
+        if request.path not in self._paths or request.method != "POST":
             return await _send(writer, 404, {"error": {"message": f"no {request.path} here"}})
         self.requests.append(request)
         self.open_now += 1
@@ -131,7 +139,8 @@ class FakeEndpoint:
     async def _list_models(self, writer: asyncio.StreamWriter) -> None:
         if self._models is None:
             return await _send(writer, 404, {"error": {"message": "not found"}})
-        await _send(writer, 200, {"object": "list", "data": [{"id": name} for name in self._models]})
+        entries = [{"id": model} if isinstance(model, str) else dict(model) for model in self._models]
+        await _send(writer, 200, {"object": "list", "data": entries})
 
     async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> None:
         scripted = self._next(request)

@@ -16,6 +16,7 @@ from turnpoint.policy import ScoreRequest
 from turnpoint.prompts import ChatRenderer
 from turnpoint.records import Episode, EpisodeWriter, Group, Reflection, Row, Turn
 from turnpoint.rollouts import Scorer
+from turnpoint.teachers.protocol import Account, Spends
 from turnpoint.training.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
 from turnpoint.training.evaluate import evaluate
 from turnpoint.training.folder import continue_folder, write_header
@@ -39,6 +40,8 @@ class Trainer:
         """Turns played in training so far."""
         self._totals: dict[str, float] = {}
         self._resumed = False
+        self.stopped: str | None = None
+        """Why the run ended before its last step, in a sentence: a budget is used up."""
 
     def resume(self, checkpoint: Path | None = None) -> int:
         """Go back to a checkpoint (default: the newest of the run folder); returns its step.
@@ -62,6 +65,7 @@ class Trainer:
     async def train(self) -> None:
         """Train to ``train.steps``, evaluating and checkpointing on the way."""
         run, config = self.run, self.run.config
+        self._refuse_spent()
         for teacher in run.teachers.named().values():
             await teacher.check()
         done, notes = None, list[str]()
@@ -85,6 +89,7 @@ class Trainer:
                 for logger in loggers:
                     logger.log(self.step, scalars(metrics, "train"))
                 self.view.step(self.step, metrics)
+                self.stopped = self._spent()
                 if self._due(config.eval.every):
                     summary = await self._evaluate(log)
                     for logger in loggers:
@@ -102,8 +107,25 @@ class Trainer:
 
     def _ended(self) -> bool:
         train = self.run.config.train
-        spent = train.interactions is not None and self._interactions >= train.interactions
-        return spent or self.step >= train.steps
+        played = train.interactions is not None and self._interactions >= train.interactions
+        return played or self.stopped is not None or self.step >= train.steps
+
+    def _accounts(self) -> dict[str, Account]:
+        """Accounts of the teachers that cost tokens, by section."""
+        return {name: t.spending for name, t in self.run.teachers.named().items() if isinstance(t, Spends)}
+
+    def _refuse_spent(self) -> None:
+        """Let calls of a step go beyond a budget; refuse to begin with one that is used up. Raises ``ConfigError``."""
+        for account in self._accounts().values():
+            account.step_goes_on = True
+        spent = self._spent()
+        if spent is not None and self.step < self.run.config.train.steps:
+            raise ConfigError(f"{spent}; nothing was done")
+
+    def _spent(self) -> str | None:
+        """Why a teacher's budget ends the run; None if none does, or if the last step is done anyway."""
+        reasons = [reason for account in self._accounts().values() if (reason := account.stops()) is not None]
+        return reasons[0] if reasons and self.step < self.run.config.train.steps else None
 
     def _due(self, every: int) -> bool:
         return self._ended() or (every > 0 and self.step % every == 0)
@@ -133,6 +155,7 @@ class Trainer:
             "rows": len(rows),
             **tally,
             **self._counted(),
+            **self._run_totals(),
             **{f"update/{name}": value for name, value in update.items()},
             "seconds": finished - began,
             "seconds_collect": collected - began,
@@ -153,6 +176,14 @@ class Trainer:
         fresh = {name: value - self._totals.get(name, 0.0) for name, value in totals.items()}
         self._totals = dict(totals)
         return fresh
+
+    def _run_totals(self) -> dict[str, float]:
+        """What teachers cost in the whole run, resumed parts included."""
+        return {
+            f"spent/{section}/{name}": value
+            for section, account in self._accounts().items()
+            for name, value in account.totals().items()
+        }
 
     def _save_episodes(self, groups: Sequence[Group]) -> None:
         path = self.run.folder / "episodes" / f"step_{self.step:06d}.jsonl"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from turnpoint.teachers.spending import spent_text
 from turnpoint.training.metrics import read_metrics
 from turnpoint.training.view import percent
 
@@ -19,9 +20,26 @@ def interval_text(value: dict[str, Any]) -> str:
     return f"{percent(value['mean'])} [{percent(value['low'])}, {percent(value['high'])}]"
 
 
+def spent_lines(records: list[dict[str, Any]]) -> list[str]:
+    """What each teacher cost in the whole run, from the records of its steps."""
+    last: dict[str, Any] = next((record for record in reversed(records) if record.get("kind", "train") == "train"), {})
+    accounts: dict[str, dict[str, float]] = {}
+    for name, value in last.items():
+        if name.startswith("spent/") and name.count("/") == 2 and value is not None:
+            _, section, what = name.split("/")
+            accounts.setdefault(section, {})[what] = value
+    return [
+        f"{section} used {spent_text(totals)}" for section, totals in accounts.items() if any(totals.values())
+    ]
+
+
 def outcome_lines(folder: Path) -> list[str]:
-    """Success before and after training with 95 % intervals, and how the agent behaves now."""
-    found = evaluations(folder)
+    """Success before and after training with 95 % intervals, how the agent behaves now, and what teachers cost."""
+    spent = spent_lines(read_metrics(folder / "metrics.jsonl"))
+    return [*_success_lines(evaluations(folder)), *spent]
+
+
+def _success_lines(found: list[dict[str, Any]]) -> list[str]:
     lines = [
         f"evaluation at step {record['step']}: no episode has an outcome ({record['stops']})"
         for record in found

@@ -19,16 +19,16 @@ from turnpoint.policy.passages import Passage
 from turnpoint.policy.protocol import Floats
 from turnpoint.records import Episode, Turn
 from turnpoint.teachers import wire
+from turnpoint.teachers.cache import key_of
 from turnpoint.teachers.endpoint import Endpoint, EndpointSettings, refuse_fields
 from turnpoint.teachers.protocol import TeacherFailure, TurnScore
-from turnpoint.teachers.scoring.completions import WAYS, Ask, PromptScores, read_scores, same_text
+from turnpoint.teachers.scoring.completions import Ask, Dialect, PromptScores, read_scores, same_text
 from turnpoint.teachers.scoring.counters import ScoringCounters, as_passages, as_scores
+from turnpoint.teachers.scoring.proofs import NOISE, Proofs
 from turnpoint.teachers.scoring.registry import ScoringTeacherSettings, Student
-from turnpoint.teachers.scoring.tokenizers import PROBES, read_tokenizer, require_same
+from turnpoint.teachers.scoring.tokenizers import read_tokenizer, require_same
 
-PATH = "/completions"
-NOISE = 0.1
-"""Differences between two answers about the same tokens that low precision may cause, in nats."""
+_STORED = np.dtype("<f8")
 _FIXED = {
     "model",
     "prompt",
@@ -39,6 +39,12 @@ _FIXED = {
     "prompt_logprobs",
     "stream",
     "n",
+    "text",
+    "input_ids",
+    "sampling_params",
+    "return_logprob",
+    "logprob_start_len",
+    "top_logprobs_num",
 }
 
 
@@ -46,8 +52,9 @@ class HttpScoringSettings(EndpointSettings, ScoringTeacherSettings):
     """A model behind an OpenAI-compatible completions endpoint that returns log-probs of prompt tokens."""
 
     kind: Literal["http"] = "http"
-    dialect: Literal["auto", "prompt_logprobs", "echo"] = "auto"
-    """How log-probs are asked for: vLLM's ``prompt_logprobs``, or ``echo`` with ``logprobs``; ``auto`` tries both."""
+    dialect: Dialect | Literal["auto"] = "auto"
+    """How log-probs are asked for: vLLM's ``prompt_logprobs``, ``sglang``'s own /generate, ``echo`` with ``logprobs``,
+    or the same with prompts as text (``echo_text``: llama-cpp-python); ``auto`` tries one after another."""
     tokenizer: Path | None = None
     """Folder with the tokenizer of the server's model, compared exactly with the student's; null = the server is
     asked to tokenize probe texts."""
@@ -80,6 +87,12 @@ class HttpScoring:
         self._tokenizer = tokenizer
         self._section = section
         self._endpoint = Endpoint(settings, section, self._count_retry)
+        self.spending = self._endpoint.spending
+        """Tokens and cost of the run."""
+        self.notes: list[str] = []
+        """What the check found out about the server."""
+        self._bought = (0, 0)
+        """Prompt and completion tokens of every answer, those of the check included."""
         self._ask: Ask | None = None
         """How this server answers; found by ``check``."""
 
@@ -107,15 +120,69 @@ class HttpScoring:
         return as_scores(turns, passages, values)
 
     async def _score(self, passage: Passage) -> list[Floats]:
+        """Scores of each span: from the cache if they are there, else from the server, within the budget."""
+        cache = self._endpoint.cache
+        if cache is None:
+            return await self._buy(passage)
+        key = key_of("scoring", self._identity, [list(passage.ids), list(passage.spans)])
+        known = cache.get(key)
+        if known is not None:
+            return _split(np.frombuffer(known, dtype=_STORED).astype(np.float64), passage)
+        values = await self._buy(passage)
+        cache.put(key, np.concatenate(values).astype(_STORED).tobytes())
+        return values
+
+    async def _buy(self, passage: Passage) -> list[Floats]:
         ask, ids = self._ask, passage.ids
         assert ask is not None
-        values = (await self._request(ask, ids)).of(ids, ask)
+        refusal = self.spending.refusal()
+        if refusal is not None:
+            raise wire.CallFailed(TeacherFailure.BUDGET, refusal, retry=False)
+        scores = await self._request(ask, ids)
+        values = scores.of(ids, ask)
+        if ask.by_text and not self._same_tokens(ids, scores):
+            raise wire.CallFailed(
+                TeacherFailure.UNPARSABLE,
+                "the server cut the text into other tokens than were sampled",
+                retry=False,
+            )
         self.counters.read_tokens += len(ids)
         return [np.array(values[start:stop], dtype=np.float64) for start, stop in passage.spans]
 
-    async def _request(self, ask: Ask, prompt: Sequence[int] | str) -> PromptScores:
-        body = ask.body(self.settings.model, prompt) | self.settings.extra_body
-        return await self._endpoint.call(PATH, body, lambda response: read_scores(response, ask))
+    def _same_tokens(self, ids: Sequence[int], scores: PromptScores) -> bool:
+        texts = scores.texts or []
+        return all(same_text(self._tokenizer.decode([i]), text) for i, text in zip(ids, texts, strict=False))
+
+    async def _request(
+        self, ask: Ask, prompt: Sequence[int] | str, retries: int | None = None
+    ) -> PromptScores:
+        """One counted answer. Raises ``wire.CallFailed``."""
+        given = (
+            self._tokenizer.decode(list(prompt)) if ask.by_text and not isinstance(prompt, str) else prompt
+        )
+        body = ask.body(self.settings.model, given) | self.settings.extra_body
+        read = await self._endpoint.call(
+            ask.path, body, lambda response: read_scores(response, ask), retries=retries
+        )
+        used = (read.prompt_tokens or len(prompt), read.completion_tokens or ask.max_tokens)
+        self.spending.add(*used)
+        self._bought = (self._bought[0] + used[0], self._bought[1] + used[1])
+        return read
+
+    @property
+    def _identity(self) -> dict[str, Any]:
+        """Whose scores these are."""
+        assert self._ask is not None
+        way = {"dialect": self._ask.dialect, "extra": self.settings.extra_body}
+        return self._endpoint.identity | way
+
+    def state_dict(self) -> dict[str, Any]:
+        """The account of the run."""
+        return self.spending.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on with the account where the run was interrupted."""
+        self.spending.load_state_dict(state)
 
     # ---- proofs before the run ------------------------------------------------------------------
 
@@ -125,86 +192,48 @@ class HttpScoring:
             self._endpoint.refuse_unknown_model(await self._endpoint.models())
         except wire.CallFailed as failure:
             raise self._endpoint.broken(failure) from None
-        self._ask = await self._find_way()
-        await self._prove_alignment(self._ask)
+        proofs = Proofs(self._endpoint, self._section, self._tokenizer, self._probe)
+        self._ask = await proofs.way(self.settings.dialect)
+        await proofs.alignment(self._ask)
+        self._prove_unchanged(await proofs.repetition(self._ask))
         if self.settings.tokenizer is None:
-            await self._prove_tokenizer(self._ask)
+            await proofs.tokenizer(self._ask)
+        self.notes = proofs.notes
 
-    async def _find_way(self) -> Ask:
-        """The first way of asking that returns a log-prob for every token of a known prompt."""
-        ids, faults = self._encode(PROBES[1]), []
-        for ask in WAYS:
-            if self.settings.dialect not in ("auto", ask.dialect):
-                continue
-            try:
-                (await self._request(ask, ids)).of(ids, ask)
-                return ask
-            except wire.CallFailed as failure:
-                if failure.reason in (TeacherFailure.TIME_OUT, TeacherFailure.UNREACHABLE):
-                    raise self._endpoint.broken(failure) from None
-                faults.append(f"{ask.dialect}: {failure}")
-        raise ConfigError(
-            f"{self._section}: the endpoint returns no log-probs of prompt tokens, which scoring needs "
-            f"({'; '.join(faults)}); serve the model with a server that does (vLLM: prompt_logprobs; others: "
-            f"completions with echo and logprobs), or use {self._section}.kind: local"
-        )
+    async def _probe(self, ask: Ask, prompt: Sequence[int] | str) -> PromptScores:
+        """What cannot be answered is no reason to wait long."""
+        return await self._request(ask, prompt, retries=min(self.settings.retries, 1))
 
-    async def _prove_alignment(self, ask: Ask) -> None:
-        """Changing the last token must change the last log-prob and no other."""
-        first = self._encode(PROBES[0])
-        size = max(getattr(self._tokenizer, "vocab_size", 0), first[-1] + 1, 2)
-        nearby = [
-            (first[-1] + step) % size for step in (1, 7, 101)
-        ]  # for vocabularies without the probes' words
-        others = dict.fromkeys([*self._encode(PROBES[1]), *nearby])
-        lasts = [token for token in others if token != first[-1]][:4]
-        try:
-            base = (await self._request(ask, first)).of(first, ask)
-            moved = []
-            for last in lasts:
-                changed = [*first[:-1], last]
-                values = (await self._request(ask, changed)).of(changed, ask)
-                moved.append([abs((a or 0.0) - (b or 0.0)) for a, b in zip(base, values, strict=True)])
-        except wire.CallFailed as failure:
-            raise self._endpoint.broken(failure) from None
-        if any(max(row[:-1], default=0.0) > NOISE for row in moved) or all(row[-1] < NOISE for row in moved):
+    def _prove_unchanged(self, probe: list[float]) -> None:
+        """The model is the one whose scores the cache holds, as far as a probe tells."""
+        cache = self._endpoint.cache
+        if cache is None:
+            return
+        key, now = key_of("probe", self._identity, len(probe)), np.array(probe, dtype=_STORED)
+        known = cache.get(key)
+        if known is None:
+            cache.put(key, now.tobytes())
+            return
+        gap = float(np.abs(np.frombuffer(known, dtype=_STORED) - now).max())
+        if gap > NOISE:
             raise ConfigError(
-                f"{self._section}: the endpoint's log-probs do not lie where their tokens lie (changing the last "
-                "token of a prompt changed others, or nothing); use another server or dialect"
+                f"{self._section}: the model behind '{self.settings.model}' is not the one whose scores are in "
+                f"{self._section}.cache (a known prompt differs by up to {gap:.2g} nats); give these weights a "
+                "name of "
+                f"their own in {self._section}.revision, or set {self._section}.cache=off"
             )
 
-    async def _prove_tokenizer(self, ask: Ask) -> None:
-        """The server must cut probe texts into our tokens."""
-        for text in PROBES:
-            try:
-                scores = await self._request(ask, text)
-            except wire.CallFailed as failure:
-                raise ConfigError(
-                    f"{self._section}: the endpoint does not score text, so its tokenizer cannot be compared with the "
-                    f"student's ({failure}); set {self._section}.tokenizer to the folder of its tokenizer"
-                ) from None
-            ours = [self._encode(text), list(self._tokenizer.encode(text))]
-            if not any(self._is_cut(scores, ids, ask) for ids in ours):
-                raise ConfigError(
-                    f"{self._section} has another tokenizer than the student: the endpoint cuts {text!r} into other "
-                    f"tokens than the student's {len(ours[0])}. A scoring teacher must read the student's own tokens: "
-                    "serve a model of the same family and version"
-                )
-
-    def _is_cut(self, scores: PromptScores, ids: Sequence[int], ask: Ask) -> bool:
-        """Whether a text was scored as exactly these tokens, as far as the server tells."""
-        try:
-            scores.of(ids, ask)
-        except wire.CallFailed:
-            return False
-        texts = scores.texts or []
-        return all(same_text(self._tokenizer.decode([i]), text) for i, text in zip(ids, texts, strict=False))
-
-    def _encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False))
-
     def metrics(self) -> dict[str, float]:
-        return self.counters.as_metrics()
+        """Totals since the teacher was built."""
+        bought = {"prompt_tokens": self._bought[0], "completion_tokens": self._bought[1]}
+        tokens = {name: float(value) for name, value in bought.items()}
+        return self.counters.as_metrics() | tokens | self._endpoint.metrics()
 
     async def close(self) -> None:
         await self._endpoint.close()
+
+
+def _split(values: Floats, passage: Passage) -> list[Floats]:
+    """One array for each span of a passage."""
+    ends = np.cumsum([stop - start for start, stop in passage.spans])[:-1]
+    return [np.array(part) for part in np.split(values, ends)]
