@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from turnpoint.envs.math.generator import GENERATOR_VERSION, generate
 from turnpoint.envs.math.settings import MathSettings
 from turnpoint.envs.protocol import EnvDataError
+from turnpoint.envs.releases import releases
 from turnpoint.envs.seeded import SeededTasks, seed_of
 from turnpoint.records import Task
 
@@ -79,6 +80,7 @@ class FileProblems:
             digest.update(raw)
             self._tasks += _read(file, raw, settings)
         self.sha256 = digest.hexdigest()
+        self.release = releases(files)
         if not self._tasks:
             raise EnvDataError(f"{split}: '{path}' holds no problem")
 
@@ -86,7 +88,12 @@ class FileProblems:
         return self._tasks
 
     def header(self) -> dict[str, Any]:
-        return {"problems": str(self.path), "sha256": self.sha256, "tasks": len(self._tasks)}
+        return {
+            "problems": str(self.path),
+            "sha256": self.sha256,
+            "release": self.release,
+            "tasks": len(self._tasks),
+        }
 
 
 def _read(file: Path, raw: bytes, settings: MathSettings) -> list[Task]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from turnpoint.envs.protocol import EnvDataError
+from turnpoint.envs.releases import releases
 from turnpoint.envs.text_store import TextStore, TextStoreWriter
 
 FILE = "search_qa.sqlite"
@@ -30,10 +31,11 @@ def prepare(source: Path, folder: Path) -> dict[str, Any]:
             f"'{source}' is no folder; give one that holds *question*.jsonl and *corpus*.jsonl files"
         )
     questions, corpora = _files(source, "question"), _files(source, "corpus")
-    inputs = {path.name: _file_hash(path) for path in (*questions, *corpora)}
+    files = [*questions, *corpora]
+    facts = {"source": {path.name: _file_hash(path) for path in files}, "release": releases(files)}
     passages = (passage for path in corpora for passage in map(passage_record, _lines(path)))
     asked = (question for path in questions for question in map(question_item, _lines(path)))
-    store = write_data(passages, asked, folder / FILE, {"source": inputs})
+    store = write_data(passages, asked, folder / FILE, facts)
     try:
         return {"data_file": str(folder / FILE), **store.facts}
     finally:

@@ -65,7 +65,9 @@ class SearchQASuite:
 
     def header(self) -> dict[str, Any]:
         """Where questions and passages come from, their hash, the retriever and counts."""
-        facts = {name: self.store.facts.get(name) for name in ("passages", "sets", "source", "sha256")}
+        facts = {
+            name: self.store.facts.get(name) for name in ("passages", "sets", "source", "release", "sha256")
+        }
         return {
             "env": self.name,
             "data_file": self.settings.data_file,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from turnpoint.envs.protocol import EnvDataError
+from turnpoint.envs.releases import releases
 from turnpoint.envs.text_store import TextStore, TextStoreWriter
 from turnpoint.envs.webshop.catalogue import NO_ATTRIBUTE, human_goals, shuffled, synthetic_goals
 from turnpoint.envs.webshop.nouns import Tagger, best_tagger
@@ -36,8 +37,10 @@ def prepare(source: Path, folder: Path) -> dict[str, Any]:
     Raises ``EnvDataError`` if a file is missing or unusable.
     """
     tagger_name, tagger = best_tagger()
-    products, inputs = _open_source(source)
-    store = write_catalogue(products, folder / FILE, tagger, {"nouns": tagger_name, "source": inputs})
+    products, files = _open_source(source)
+    facts: dict[str, Any] = {"nouns": tagger_name, "source": {path.name: _file_hash(path) for path in files}}
+    facts["release"] = releases(files)
+    store = write_catalogue(products, folder / FILE, tagger, facts)
     try:
         return {"catalogue": str(folder / FILE), **store.facts}
     finally:
@@ -143,17 +146,17 @@ def _human(written: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _open_source(source: Path) -> tuple[Iterator[dict[str, Any]], dict[str, str]]:
-    """Product records of a folder or a compact file, and the hashes of the files."""
+def _open_source(source: Path) -> tuple[Iterator[dict[str, Any]], list[Path]]:
+    """Product records of a folder or a compact file, and the files they come from."""
     if source.is_file():
-        return _compact(source), {source.name: _file_hash(source)}
+        return _compact(source), [source]
     if not source.is_dir():
         raise EnvDataError(f"'{source}' does not exist; give WebShop's data folder, or a compact file")
     items = _newest(source, "items_shuffle*.json*")
     instructions = _newest(source, "items_ins_v2*.json*")
     people = sorted(source.rglob("items_human_ins.json*"))[:1]
     files = [items, instructions, *people]
-    return _released(items, instructions, people), {path.name: _file_hash(path) for path in files}
+    return _released(items, instructions, people), files
 
 
 def _newest(folder: Path, pattern: str) -> Path:

@@ -78,7 +78,9 @@ class WebShopSuite:
 
     def header(self) -> dict[str, Any]:
         """Catalogue, its hash, how nouns were found, search settings and counts."""
-        facts = {name: self.store.facts.get(name) for name in ("products", "goals", "nouns", "source")}
+        facts = {
+            name: self.store.facts.get(name) for name in ("products", "goals", "nouns", "source", "release")
+        }
         return {
             "env": self.name,
             "catalogue": self.settings.catalogue,
