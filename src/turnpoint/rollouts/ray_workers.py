@@ -53,7 +53,13 @@ def start_workers(
             "rollout.env_workers is ray, but ray is not installed; pip install 'turnpoint[ray]', or set it to threads"
         ) from None
     if not ray.is_initialized():
-        ray.init(ignore_reinit_error=True, log_to_driver=False, include_dashboard=False)
+        try:
+            ray.init(ignore_reinit_error=True, log_to_driver=False, include_dashboard=False)
+        except Exception as error:  # Ray raises plain exceptions where its processes do not come up in time
+            raise ConfigError(
+                f"rollout.env_workers is ray, but Ray did not start: {str(error).strip()[:300]}; start a cluster with "
+                "'ray start --head' and try again, or set it to threads"
+            ) from error
     cpus = settings.env_worker_cpus
     free = float(ray.available_resources().get("CPU", 0.0))
     count = settings.env_worker_count or max(1, min(settings.concurrent, int(free / 2 / max(cpus, 0.01))))
