@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from turnpoint.cli import app
 from turnpoint.config import Registry
-from turnpoint.pivots.oracle import measure_distances
+from turnpoint.pivots.oracle import first_oracle_pivot, measure_distances
 from turnpoint.policy.settings import PolicySettings, policy_registry
 from turnpoint.records import EpisodeWriter, Pivot, StopReason, read_episodes
 from turnpoint.testing import play_actions, toy_suite
@@ -229,6 +229,28 @@ def test_analyse(run: Path) -> None:
     found = json.loads(call("analyse", run, "--json").stdout)
     assert found["teacher"]["left_out"] == {"no teacher scores": 8}
     assert call("analyse", run).exit_code == 0
+
+
+def test_analyse_measures_distances_where_an_environment_is_named(run: Path) -> None:
+    path = run / "eval" / "step_000003.jsonl"
+    episodes = read_episodes(path)
+    path.unlink()
+    with EpisodeWriter(path) as writer:
+        for episode in episodes:
+            wrong = first_oracle_pivot(episode)
+            for turn in episode.turns:
+                turn.response_ids, turn.logprobs = (1,), (-0.1,)
+                after = wrong is not None and turn.index >= wrong
+                turn.scores = {"teacher": (-2.0 - 0.01 * turn.index if after else -0.1,)}
+                turn.distance = None
+            episode.distances_known, episode.pivots = False, []
+            writer.write(episode)
+    blind = json.loads(call("analyse", run, "--json").stdout)["teacher"]
+    assert blind["logprob"]["cohens_d"] is None
+    assert blind["left_out"] == {"no error to align at": 8}
+    seen = json.loads(call("analyse", run, "--env", run, "--json").stdout)["teacher"]
+    assert seen["logprob"]["cohens_d"] < 0
+    assert seen["left_out"].get("no error to align at", 0) < 8
 
 
 @pytest.mark.parametrize("name", ["chat", "verifiers", "atif", "inspect"])

@@ -10,13 +10,13 @@ import typer
 
 from turnpoint.cli.common import print_json, user_faults
 from turnpoint.cli.tables import mean, show_table
-from turnpoint.cli.targets import EpisodeStream, opened, show_notes, sources_of
+from turnpoint.cli.targets import EpisodeStream, environment, opened, show_notes, sources_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from turnpoint.envs import EnvSuite
     from turnpoint.records import Episode
-    from turnpoint.training.run import Run
 
 
 def analyse(
@@ -25,6 +25,12 @@ def analyse(
         bool,
         typer.Option("--ask", help="Also what needs the run's model: KL after mistakes, information gain."),
     ] = False,
+    env: Annotated[
+        str | None,
+        typer.Option(
+            help="Environment (kind, recipe, or run folder) whose oracle measures distances that are not on record."
+        ),
+    ] = None,
     run: Annotated[Path | None, typer.Option(help="Run whose model --ask uses.")] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="A checkpoint folder of that run.")] = None,
     part: Annotated[
@@ -52,7 +58,8 @@ def analyse(
 
         profile, groups = TeacherProfile(skip_tokens), PreferenceCounter()
         stream = EpisodeStream(sources_of(path, part))
-        for episode in stream:
+        suite = None if env is None else environment(env)
+        for episode in stream if suite is None else measured(stream, suite):
             if episode.kind == EpisodeKind.ROLLOUT:
                 profile.add(episode)
                 groups.add(episode)
@@ -90,9 +97,9 @@ def _with_model(
         )
     run = open_run(folder, [], checkpoint)
     failed = (e for e in EpisodeStream(sources_of(path, part)) if e.success is False and e.turns)
-    chosen = list(islice(_measured(failed, run), limit))
+    chosen = list(islice(_with_gold(failed, run.suite), limit))
     told = (e for e in EpisodeStream(sources_of(path, part)) if e.attempt.remarks and e.turns)
-    remarked = list(islice(_measured(told, run), limit))
+    remarked = list(islice(_with_gold(told, run.suite), limit))
     gains = asyncio.run(information_gain(remarked, run.scorer))
     return {
         "kl_after_mistake": divergence_after_mistakes(chosen, run.scorer).as_dict(),
@@ -103,30 +110,56 @@ def _with_model(
     }
 
 
-def _measured(episodes: Iterator[Episode], run: Run) -> Iterator[Episode]:
-    """Episodes with distances and gold actions, replayed where they are not on record; others are left out."""
+def measured(episodes: Iterable[Episode], suite: EnvSuite) -> Iterator[Episode]:
+    """Episodes with the oracle's distances, by verified replay where they are not on record.
+
+    One that cannot be replayed is yielded as it is, and counted in a note.
+    """
     from turnpoint.envs import EnvError
-    from turnpoint.pivots.information import name_best_actions
     from turnpoint.pivots.oracle import measure_distances
 
-    if not run.suite.capabilities.oracle:
-        return
-    env = run.suite.make()
+    env = suite.make() if suite.capabilities.oracle else None
+    if env is None:
+        show_notes(["the environment has no oracle, so no distance was measured"])
     lost = 0
     for episode in episodes:
-        try:
-            if not episode.distances_known:
+        if env is not None and not episode.distances_known:
+            try:
                 measure_distances(env, episode)
+            except EnvError:
+                lost += 1
+                env.close()
+                env = suite.make()
+        yield episode
+    if env is not None:
+        env.close()
+    if lost:
+        show_notes([f"{lost} episodes could not be replayed, so their distances are unknown"])
+
+
+def _with_gold(episodes: Iterable[Episode], suite: EnvSuite) -> Iterator[Episode]:
+    """Episodes with distances and gold actions; those without are left out."""
+    from turnpoint.envs import EnvError
+    from turnpoint.pivots.information import name_best_actions
+
+    if not suite.capabilities.oracle:
+        return
+    env = suite.make()
+    lost = 0
+    for episode in measured(episodes, suite):
+        if not episode.distances_known:
+            continue
+        try:
             name_best_actions(env, episode)
         except EnvError:
             lost += 1
             env.close()
-            env = run.suite.make()
+            env = suite.make()
             continue
         yield episode
     env.close()
     if lost:
-        show_notes([f"{lost} episodes could not be replayed and were left out"])
+        show_notes([f"{lost} episodes could not be replayed for their best actions and were left out"])
 
 
 def _show(result: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from turnpoint.cli.common import console, print_json, user_faults
 from turnpoint.cli.tables import mean, percent, show_table
-from turnpoint.cli.targets import EpisodeStream, opened, show_notes, sources_of, spread
+from turnpoint.cli.targets import EpisodeStream, environment, opened, show_notes, sources_of, spread
 
 if TYPE_CHECKING:
     from turnpoint.inspector.store import Source
@@ -188,29 +188,6 @@ def _sources(env: str | None, run_folder: Path | None, checkpoint: Path | None) 
         sources.naming, sources.rollouts, sources.scorer = run.teachers.naming, rollouts, run.scorer
         sources.scoring = run.teachers.scoring_for if run.teachers.scoring else None
     return sources, closing
-
-
-def environment(text: str) -> Any:
-    """The suite of an environment kind, of a recipe, or of a run folder."""
-    from turnpoint.cli.recipes import find_recipe
-    from turnpoint.config import ConfigError, load_yaml
-    from turnpoint.envs import env_registry
-
-    path = Path(text)
-    if (path / "config.yaml").is_file():
-        path = path / "config.yaml"
-    if path.is_file():
-        return env_registry.parse(load_yaml(path).get("env")).build()
-    try:
-        return env_registry.parse({"kind": text}).build()
-    except ConfigError:
-        try:
-            recipe = find_recipe(text)
-        except ConfigError:
-            recipe = None
-        if recipe is None:
-            raise
-        return env_registry.parse(load_yaml(recipe).get("env")).build()
 
 
 def _show(result: dict[str, Any]) -> None:

@@ -49,6 +49,29 @@ def sources_of(target: Path, part: str) -> list[Source]:
     return chosen
 
 
+def environment(text: str) -> Any:
+    """The suite of an environment kind, of a recipe, or of a run folder."""
+    from turnpoint.cli.recipes import find_recipe
+    from turnpoint.config import ConfigError, load_yaml
+    from turnpoint.envs import env_registry
+
+    path = Path(text)
+    if (path / "config.yaml").is_file():
+        path = path / "config.yaml"
+    if path.is_file():
+        return env_registry.parse(load_yaml(path).get("env")).build()
+    try:
+        return env_registry.parse({"kind": text}).build()
+    except ConfigError:
+        try:
+            recipe = find_recipe(text)
+        except ConfigError:
+            recipe = None
+        if recipe is None:
+            raise
+        return env_registry.parse(load_yaml(recipe).get("env")).build()
+
+
 class EpisodeStream:
     """Episodes of many files, one at a time; ``problems`` fills while it is read."""
 
