@@ -43,10 +43,12 @@ def test_pivotopd_keeps_its_outcome_rows_when_the_naming_teacher_hangs(play) -> 
         took = time.monotonic() - began
     asked = teacher.metrics()["reports"]
     assert asked > 6
-    assert len(endpoint.requests) <= 2  # the others were not sent
-    lost = {name: value for name, value in played.tally.items() if name.startswith("teacher_failures/")}
-    assert lost == {"teacher_failures/time_out": 2, "teacher_failures/unreachable": asked - 2}
-    assert teacher.metrics()["gate/at_rest"] == asked - 2
+    assert (
+        len(endpoint.requests) <= 3
+    )  # the others were not sent; one may follow before the second is given up
+    timed_out, unsent = (played.tally[f"teacher_failures/{why}"] for why in ("time_out", "unreachable"))
+    assert 2 <= timed_out <= 3
+    assert unsent == teacher.metrics()["gate/at_rest"] == asked - timed_out
     assert conserved(played)
     assert len(played.rows) == sum(len(e.new_turns) for group in played.groups for e in group.episodes)
     assert took < 10

@@ -50,12 +50,13 @@ def reasons(got: list[Any]) -> list[TeacherFailure]:
 def test_a_hanging_teacher_costs_one_deadline_and_not_one_for_every_call() -> None:
     got, teacher, endpoint, took = ask_many([HANG], 40, concurrency=4, deadline=0.3, rest_after=4)
     assert took < 4  # ten rounds of deadlines would be 3 s and more beside the overhead of a busy machine
-    assert len(endpoint.requests) <= 4
-    assert reasons(got) == [TeacherFailure.TIME_OUT] * 4 + [TeacherFailure.UNREACHABLE] * 36
-    counted = teacher.metrics()
-    assert (counted["gate/rests"], counted["gate/at_rest"], counted["gate/queued"]) == (1, 36, 36)
-    assert counted["failures/time_out"] == 4
-    assert counted["failures/unreachable"] == 36
+    assert len(endpoint.requests) <= 7  # some may follow before the fourth is given up
+    counted, timed_out = teacher.metrics(), reasons(got).count(TeacherFailure.TIME_OUT)
+    assert 4 <= timed_out <= 7
+    assert reasons(got).count(TeacherFailure.UNREACHABLE) == 40 - timed_out
+    assert (counted["gate/rests"], counted["gate/at_rest"]) == (1, 40 - timed_out)
+    assert counted["gate/queued"] == 36
+    assert counted["failures/time_out"] == timed_out
     assert "left alone" in str(got[-1])
 
 

@@ -32,7 +32,7 @@ def cluster() -> Iterator[None]:
     for last in (False, False, True):  # on a machine with other work Ray's own processes may be too slow
         try:
             if started:
-                ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
+                ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False)
             break
         except Exception:
             ray.shutdown()
