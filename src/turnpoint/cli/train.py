@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from turnpoint.cli.common import NO, config_path, console, user_faults
+
+if TYPE_CHECKING:
+    from turnpoint.training.settings import RunConfig
 
 
 def train(
@@ -16,6 +19,12 @@ def train(
         str, typer.Argument(help="A YAML file, or the name of a recipe that comes with turnpoint.")
     ],
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings, as section.setting=value.")] = None,
+    dry: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Print what memory and a step will take, and stop before anything starts."
+        ),
+    ] = False,
 ) -> None:
     """Train an agent; the last line on stdout is the run folder.
 
@@ -27,10 +36,24 @@ def train(
 
     with user_faults():
         config = load_run_config(config_path(recipe), overrides or [])
+        if dry:
+            _estimate(config)
+            return
         from turnpoint.training.run import build_run, new_run_folder
 
         run = build_run(config, new_run_folder(config))
         start(run)
+
+
+def _estimate(config: RunConfig) -> None:
+    """What the run needs and costs; exit code 1 if it cannot run."""
+    from turnpoint.cli.check import show_cost, show_finding
+    from turnpoint.preflight.dry_run import dry_run
+
+    report = asyncio.run(dry_run(config, progress=show_finding))
+    show_cost(report)
+    if not report.ok:
+        raise typer.Exit(NO)
 
 
 def start(run: object, *, resume: bool = False, checkpoint: Path | None = None, force: bool = False) -> None:
