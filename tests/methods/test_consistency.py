@@ -11,12 +11,14 @@ import pytest
 from turnpoint.config import ConfigError
 from turnpoint.methods.consistency import ConsistencySettings, Poll
 from turnpoint.methods.pivotopd import PivotOPDSettings
+from turnpoint.methods.situations import situation
 from turnpoint.methods.tally import Tally
 from turnpoint.prompts import Candidate, Report
 from turnpoint.records import RowKind
+from turnpoint.teachers.http import HttpTeacher, HttpTeacherSettings
 from turnpoint.teachers.oracle import OracleTeacherSettings
 from turnpoint.teachers.protocol import TeacherError, TeacherFailure
-from turnpoint.testing import toy_suite
+from turnpoint.testing import FakeEndpoint, toy_suite
 from turnpoint.testing.harness import make_rollouts, random_agent
 from turnpoint.testing.scripted_policy import ScriptedPolicy
 
@@ -108,14 +110,34 @@ def test_nobody_answers(episode) -> None:
 
 
 def test_a_vote_over_recovery_actions(episode) -> None:
-    from turnpoint.methods.situations import situation
-
     where = situation(episode, 2)
     asked, tally = poll(Choir(actions=["go left", "go left!", "fly", None, "go right"]))
     assert asyncio.run(asked.action(where)) == ("go left", 0.4)
     assert tally.take()["teacher_failures/time_out"] == 1
     asked, _ = poll(Choir(actions=["fly"]))
     assert asyncio.run(asked.action(where)) == (None, 0.0)
+
+
+def test_a_chat_model_behind_an_endpoint_is_asked_as_often(episode, monkeypatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    replies = [
+        f'<correct_action step="2">{action}</correct_action>' for action in ("go left", "go right", "go left")
+    ]
+    with FakeEndpoint(replies) as endpoint:
+        data = {"base_url": endpoint.url, "model": "fake-model", "temperature": 0.8, "concurrency": 1}
+        teacher = HttpTeacher(HttpTeacherSettings.model_validate(data))
+        asked, _ = poll(teacher, ConsistencySettings(samples=3))
+
+        async def go():
+            try:
+                return await asked.report(episode, 5)
+            finally:
+                await teacher.close()
+
+        found, shares = asyncio.run(go())
+    assert found.candidates == [Candidate(2, "go left")]
+    assert shares == {2: pytest.approx(2 / 3)}
+    assert len(endpoint.requests) == teacher.metrics()["requests"] == 3
 
 
 def test_weights_follow_the_agreement(play, scripted_teacher) -> None:
@@ -154,9 +176,7 @@ def test_recovery_rows_are_weighted_and_doubtful_branches_end(play, scripted_tea
     rows = [row for row in played.rows if row.kind == RowKind.RECOVERY]
     assert rows
     turns = [turn for g in played.groups for b in g.branches for turn in b.turns]
-    assert {turn.scores["weight"] for turn in turns} == {(0.5,) * len(turns[0].response_ids)} or all(
-        set(turn.scores["weight"]) == {0.5} for turn in turns
-    )
+    assert all(turn.scores["weight"] == (0.5,) * len(turn.response_ids) for turn in turns)
     for row in rows:
         branch = next(b for g in played.groups for b in g.branches if b.id == row.episode)
         turn = next(t for t in branch.turns if t.index == row.turn)
