@@ -38,7 +38,7 @@ def test_a_recipe_decides_what_its_step_does() -> None:
     stride = workload_of(recipe("stride_tau2"))
     assert stride.scoring
     assert stride.scoring_per_turn
-    assert stride.turns == 3
+    assert (stride.turns, stride.max_turns) == (3, 6)
     assert workload_of(recipe("pivoarl_webshop")).attempts > 1
     assert not workload_of(recipe("grpo_alfworld")).scoring
 
@@ -143,3 +143,13 @@ def test_wrong_settings_are_refused(text: str, said: str) -> None:
 def test_a_workload_refuses_what_it_does_not_know() -> None:
     with pytest.raises(ValueError):
         Workload(turn=3)  # type: ignore[call-arg]
+
+
+def test_a_verl_recipe_brings_its_machines() -> None:
+    path = RECIPES.parent / "launch" / "stride_tau2_4b_2x8gpu.yaml"
+    machines = cluster(load_run_config(path), KNOWN["Qwen3-4B"], 8, "h100", read_settings([]))
+    assert (machines.teacher_gpus, machines.tensor_parallel, machines.env_workers) == (8, 1, 24)
+    assert (machines.efficiency.checkpointing, machines.efficiency.micro_batch_tokens) == (True, 32768)
+    changed = read_settings(["cluster.teacher_gpus=0", "cluster.lockstep=false"])
+    machines = cluster(load_run_config(path), KNOWN["Qwen3-4B"], 8, "h100", changed)
+    assert (machines.teacher_gpus, machines.lockstep) == (0, False)

@@ -89,7 +89,7 @@ class ClusterSettings(Settings):
     """GPUs of one machine."""
     env_workers: PositiveInt | None = None
     """Environment copies that work at a time; None = ``rollout.env_worker_count``, or 16 for each GPU."""
-    teacher_gpus: int = Field(default=0, ge=0)
-    """Further GPUs of a scoring teacher; 0 = it shares those that train."""
+    teacher_gpus: int | None = Field(default=None, ge=0)
+    """Further GPUs of a scoring teacher, 0 = it shares those that train; None = what ``scoring`` says."""
     lockstep: bool | None = None
     """None = ``rollout.lockstep``."""

@@ -75,16 +75,29 @@ def cluster(
 ) -> Cluster:
     """The machines. Raises ``ConfigError`` for an unknown GPU."""
     chosen, kind = ClusterSettings.model_validate(settings["cluster"]), find_gpu(gpu)
-    wide = chosen.tensor_parallel or tensor_parallel_for(student, kind.memory, gpus)
+    policy: Any = config.policy
+    own = policy if config.policy.kind == "verl" else None
+    wide = (
+        chosen.tensor_parallel
+        or (own and own.tensor_parallel)
+        or tensor_parallel_for(student, kind.memory, gpus)
+    )
+    share = read_profile(gpu).get("efficiency", {})
+    if own is not None:
+        share |= {"checkpointing": own.gradient_checkpointing, "micro_batch_tokens": own.token_budget}
     return Cluster(
         gpu=kind,
         gpus=gpus,
-        efficiency=Efficiency.model_validate(
-            read_profile(gpu).get("efficiency", {}) | settings["efficiency"]
-        ),
+        efficiency=Efficiency.model_validate(share | settings["efficiency"]),
         tensor_parallel=wide,
         gpus_per_node=chosen.gpus_per_node,
         env_workers=chosen.env_workers or config.rollout.env_worker_count or 16 * gpus,
-        teacher_gpus=chosen.teacher_gpus,
+        teacher_gpus=_pool(config) if chosen.teacher_gpus is None else chosen.teacher_gpus,
         lockstep=config.rollout.lockstep if chosen.lockstep is None else chosen.lockstep,
     )
+
+
+def _pool(config: RunConfig) -> int:
+    """GPUs of the scoring teachers' own servers."""
+    pools: list[Any] = [section for section in config.scoring.values() if section.kind == "verl"]
+    return sum(pool.nodes * pool.gpus_per_node for pool in pools)

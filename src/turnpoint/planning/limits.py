@@ -70,7 +70,7 @@ def _generation(work: Workload, student: ModelShape, cluster: Cluster, time: Ste
     batch = time.notes["sequences of a server"]
     if fixed > 0.7:
         return (
-            f"a server decodes {batch:.1f} sequences, and {fixed:.0%} of its {1000 * step:.1f} ms a token do not "
+            f"a server decodes {batch:.0f} sequences, and {fixed:.0%} of its {1000 * step:.1f} ms a token do not "
             "depend on how many: latency, not throughput; longer steps (more tasks) use the GPUs, more GPUs do not help"
         )
     return (

@@ -135,6 +135,7 @@ def workload_of(config: RunConfig, max_turns: int | None = None) -> Workload:
     early = _early_stop(method)
     if early is not None:
         turns = min(turns, early)
+        budget = min(budget, math.ceil(2 * turns))  # few go on for long after the stop of most
     recovery_turns = float(getattr(method, "recovery_turns", 0))
     self_terms = sum("self" in term or "preventive" in term or "lesson" in term for term in method.terms)
     passes = float(config.train.recompute_old_logprobs) + float(_kl(config) > 0) + min(self_terms, 2)
