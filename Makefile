@@ -10,7 +10,7 @@ WORKERS ?= 2
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup quickstart test core lint types test-browser test-verl test-alfworld test-tau2 test-dense test-exchange clean
+.PHONY: help setup quickstart test core lint types test-browser test-verl test-alfworld test-tau2 test-repo test-dense test-exchange clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -35,7 +35,7 @@ types: setup
 	$(BIN)/mypy
 
 core: setup
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/browser --ignore=tests/verl --ignore=tests/foreign --ignore=tests/real_alfworld --ignore=tests/real_tau2 --ignore=tests/real_dense
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/browser --ignore=tests/verl --ignore=tests/foreign --ignore=tests/real_alfworld --ignore=tests/real_tau2 --ignore=tests/real_repo --ignore=tests/real_dense
 
 test-browser:  ## Browser tests of the report and the inspector (needs Chromium).
 	scripts/test-browser.sh
@@ -51,6 +51,9 @@ test-alfworld: setup  ## The native household engine and the adapter against the
 
 test-dense: setup  ## The dense retriever with a real embedding model in a package (own environment, 260 MB).
 	scripts/test-dense.sh
+
+test-repo: setup  ## Repository repair in its sandbox: escapes, tampering, recipes (needs bubblewrap).
+	scripts/test-repo.sh
 
 test-tau2: setup  ## The tau2-bench adapter against the benchmark's own package.
 	scripts/test-tau2.sh

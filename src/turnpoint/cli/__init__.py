@@ -24,6 +24,7 @@ from turnpoint.cli import (
     serve,
     serve_env,
     sft,
+    swebench,
     train,
 )
 
@@ -53,6 +54,7 @@ app.command("export")(export.export)
 app.add_typer(envs.app, name="envs")
 serve.app.command("env")(serve_env.serve_env)
 app.add_typer(serve.app, name="serve")
+app.add_typer(swebench.app, name="swebench")
 app.command("methods")(methods.methods)
 app.command("recipes")(recipes.recipes)
 

@@ -79,6 +79,7 @@ env_registry: Registry[EnvSettings] = Registry(
         "math": "turnpoint.envs.math.settings:MathSettings",
         "alfworld": "turnpoint.envs.alfworld.settings:AlfworldSettings",
         "tau2": "turnpoint.envs.tau2.settings:Tau2Settings",
+        "repo_repair": "turnpoint.envs.repo_repair.settings:RepoRepairSettings",
         "gymnasium": "turnpoint.envs.adapters.gymnasium.settings:GymnasiumSettings",
         "openenv": "turnpoint.envs.adapters.openenv.settings:OpenEnvSettings",
         "verifiers": "turnpoint.envs.adapters.verifiers.settings:VerifiersSettings",
