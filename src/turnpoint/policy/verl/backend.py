@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnpoint.config import ConfigError
+from turnpoint.config import ConfigError, Settings
 from turnpoint.policy.settings import policy_registry
 
 HERE_ONLY = ("device", "threads", "cache_rows", "merge_rows")
@@ -53,17 +53,30 @@ def _translated(policy: dict[str, Any]) -> dict[str, Any]:
             result[name] = value
         else:
             start[name] = value
-        if name in OF_MODEL and name in theirs:
-            start[name] = value
     if kind == "local" and (lost := sorted(start.keys() - {"kind", *OF_MODEL})):
         raise ConfigError(
             f"policy.{lost[0]} is a setting of the local policy that verl's has not; leave it out with backend=verl, "
             "or give verl's own names in policy.verl"
         )
+    for name in ours.keys() & theirs.keys() - {"kind", "model", *HERE_ONLY}:
+        default = theirs[name].default
+        if default != ours[name].default:  # what the section means without saying so
+            result[name] = _over(default, result.get(name))
     if kind == "small" and not policy.get("model"):
-        result["start"] = start
-        result.setdefault("context_length", theirs["context_length"].default)
+        result["start"] = start | {name: result[name] for name in OF_MODEL}
     return result
+
+
+def _over(default: Any, given: Any) -> Any:
+    """What is given, over a default; a section given in part keeps the default's other settings."""
+    if given is None:
+        return default
+    if not isinstance(default, Settings) or not isinstance(given, dict):
+        return given
+    below = {name: getattr(default, name) for name in type(default).model_fields}
+    if given.get("kind", below.get("kind")) != below.get("kind"):
+        return given  # another kind has its own
+    return below | given
 
 
 def _of_local(name: str, value: Any) -> bool:

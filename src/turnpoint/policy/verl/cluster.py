@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 from turnpoint.config import ConfigError
 from turnpoint.policy.verl.settings import VerlPolicySettings
 
+_ATTEMPTS = 3
 LOGICAL_CPUS = 64
 """CPUs that Ray counts in a cluster of its own without GPUs; its actors only reserve them."""
 
@@ -24,6 +26,10 @@ def prepare_environment(settings: VerlPolicySettings) -> None:
         )
     os.environ.update(wanted)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    for name in settings.external_modules:
+        # One that was imported before did not know that it is asked for, and verl will not import it again.
+        if "verl" not in sys.modules and name in sys.modules:
+            importlib.reload(sys.modules[name])
 
 
 def _variables(settings: VerlPolicySettings) -> dict[str, str]:
@@ -64,13 +70,20 @@ def connect(settings: VerlPolicySettings, config: Any) -> bool:
     elif settings.device == "cpu":
         # GPUs are logical here: verl reserves one for each process.
         options = {"num_cpus": LOGICAL_CPUS, "num_gpus": settings.gpus + 8, **options}
-    try:
-        ray.init(include_dashboard=False, logging_level=logging.WARNING, log_to_driver=_loud(), **options)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        where = f"Ray at {address}" if address else "a Ray cluster of its own"
-        raise ConfigError(
-            f"policy.kind=verl cannot start {where}: {error}; check policy.ray_address (ray status shows a cluster)"
-        ) from error
+    where = f"Ray at {address}" if address else "a Ray cluster of its own"
+    for attempt in range(_ATTEMPTS):
+        try:
+            ray.init(include_dashboard=False, logging_level=logging.WARNING, log_to_driver=_loud(), **options)
+            break
+        except (
+            Exception
+        ) as error:  # Ray raises plain ones too, above all when a busy machine starts it slowly
+            ray.shutdown()
+            if attempt + 1 == _ATTEMPTS or "timed out" not in str(error):
+                raise ConfigError(
+                    f"policy.kind=verl cannot start {where}: {type(error).__name__}: {error}; check "
+                    "policy.ray_address (ray status shows a cluster)"
+                ) from error
     return True
 
 

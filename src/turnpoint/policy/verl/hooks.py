@@ -17,7 +17,7 @@ SERVERS = "verl.workers.rollout.llm_server:LLMServerManager"
 SYNC = "verl.checkpoint_engine:CheckpointEngineManager"
 BALANCER = "verl.workers.rollout.router:GlobalRequestLoadBalancer"
 RAY = "verl.single_controller.ray"
-TEACHERS = "verl.experimental.teacher_loop:MultiTeacherModelManager"
+TEACHERS = "verl.experimental.teacher_loop.teacher_model:TeacherModelManager"
 
 HOOKS: dict[str, tuple[str, ...]] = {
     f"{WORKER}.__init__": ("config", "role", "distillation_config"),
@@ -49,8 +49,8 @@ HOOKS: dict[str, tuple[str, ...]] = {
     "verl.workers.utils.padding:response_from_nested": ("tensor", "response_mask"),
     "verl.utils.config:omega_conf_to_dataclass": ("config",),
     "verl.trainer.constants_ppo:get_ppo_ray_runtime_env": ("config",),
-    f"{TEACHERS}.__init__": ("config", "resource_pool"),
-    f"{TEACHERS}.get_client": (),
+    f"{TEACHERS}.__init__": ("distillation_config", "teacher_model_config", "resource_pool"),
+    "verl.workers.rollout.llm_server:LLMServerClient.__init__": ("config", "load_balancer_handle"),
 }  # fmt: skip
 """Names of verl that are called, and the parameters they are called with."""
 

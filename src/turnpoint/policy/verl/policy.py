@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from turnpoint.config import ConfigError
 from turnpoint.policy.protocol import (
@@ -20,6 +20,9 @@ from turnpoint.policy.verl.cluster import check_resources, connect, prepare_envi
 from turnpoint.policy.verl.settings import VerlPolicySettings
 from turnpoint.policy.verl.translate import verl_settings
 from turnpoint.records import Row
+
+if TYPE_CHECKING:
+    from turnpoint.policy.verl.teacher import TeacherServers
 
 
 class VerlPolicy:
@@ -84,6 +87,11 @@ class VerlPolicy:
     def eos_ids(self) -> frozenset[int]:
         """Tokens that end a turn."""
         return self._eos_ids
+
+    @property
+    def optimizer_steps(self) -> int:
+        """Optimizer steps so far."""
+        return self._updater.optimizer_steps
 
     def submit(self, request: SampleRequest) -> int:
         """Send a model call to the servers; the ticket identifies its result. Raises ``ContextOverflow``."""
@@ -159,6 +167,22 @@ class VerlPolicy:
             metrics[name] = float(after - before)
         self._counted = now
         return metrics
+
+    def start_teacher(
+        self, *, name: str, model: str, gpus: int, nodes: int, tensor_parallel: int, context: int
+    ) -> TeacherServers:
+        """A frozen model on verl's teacher pool, on GPUs beside this policy's; ``close`` it to give them back."""
+        from turnpoint.policy.verl.teacher import TeacherServers
+
+        return TeacherServers(
+            self.config,
+            name=name,
+            model=model,
+            gpus=gpus,
+            nodes=nodes,
+            tensor_parallel=tensor_parallel,
+            context=context,
+        )
 
     def save(self, folder: Path) -> None:
         """Write the merged model in Hugging Face form and verl's shards, optimizer included, beside it."""

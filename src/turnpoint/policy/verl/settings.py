@@ -17,6 +17,7 @@ from pydantic import (
 
 from turnpoint.config import ConfigError
 from turnpoint.policy.settings import LossSettings, OptimizerSettings, PolicySettings, policy_registry
+from turnpoint.policy.sources import model_folder
 from turnpoint.policy.verl.translate import refuse_unfit
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ class VerlPolicySettings(PolicySettings):
 
     kind: Literal["verl"] = "verl"
     model: str = ""
-    """Folder of a Hugging Face model with its tokenizer, reachable from every node; empty = the one of ``start``."""
+    """Folder of a Hugging Face model with its tokenizer (or what ``local`` takes), reachable from every node; empty =
+    the one of ``start``."""
     start: Annotated[SerializeAsAny[PolicySettings], BeforeValidator(policy_registry.parse)] | None = None
     """A policy section whose model is made first and then trained here (the built-in agent's warm start)."""
     nodes: PositiveInt = 1
@@ -92,9 +94,10 @@ class VerlPolicySettings(PolicySettings):
         return self.keep_reference or self.loss.kl > 0
 
     def prepare(self, suite: EnvSuite, prompter: Prompter, *, cache: Path, seed: int) -> PolicySettings:
-        """Make the model of ``start``, or find it in the cache."""
+        """Make the model of ``start``, or find it in the cache; the folder of a model that is no folder."""
         if self.model or self.start is None:
-            return self
+            folder = model_folder(self.model, cache) if self.model else ""
+            return self.model_copy(update={"model": str(folder)})
         made = self.start.prepare(suite, prompter, cache=cache, seed=seed)
         return self.model_copy(update={"model": str(Path(getattr(made, "model", "")).resolve())})
 
@@ -110,8 +113,9 @@ class VerlPolicySettings(PolicySettings):
             )
         try:
             from turnpoint.policy.verl.policy import VerlPolicy
+
+            return VerlPolicy(self, seed=seed)
         except ModuleNotFoundError as error:
             raise ConfigError(
                 f"policy.kind is verl, but {error.name} is not installed; pip install 'turnpoint[verl]' on every node"
             ) from error
-        return VerlPolicy(self, seed=seed)

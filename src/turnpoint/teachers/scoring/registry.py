@@ -44,6 +44,7 @@ scoring_registry: Registry[ScoringTeacherSettings] = Registry(
     {
         "local": "turnpoint.teachers.scoring.local:LocalScoringSettings",
         "http": "turnpoint.teachers.scoring.http:HttpScoringSettings",
+        "verl": "turnpoint.teachers.scoring.verl:VerlScoringSettings",
         "privileged": "turnpoint.teachers.scoring.privileged:PrivilegedScoringSettings",
     },
 )

@@ -1,0 +1,1 @@
+"""Training through verl; see scripts/test-verl.sh."""
