@@ -95,3 +95,11 @@ def test_settings_name_their_environment(kinds: Any, tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "'rooms=3' names none of sound" in done.stderr
     assert "extra" in run("sound.romms=3").stderr or "romms" in run("sound.romms=3").stderr
+
+
+def test_single_proofs(kinds: Any) -> None:
+    kinds("sound")
+    assert run("--only", "fork", "--only", "memory").stdout.count("ok ") == 2
+    done = run("--only", "folk")
+    assert done.exit_code == 2
+    assert "there is no proof 'folk'; proofs: tasks, capabilities" in done.stderr
