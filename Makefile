@@ -35,7 +35,7 @@ types: setup
 	$(BIN)/mypy
 
 core: setup
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/browser --ignore=tests/verl --ignore=tests/foreign --ignore=tests/real_alfworld --ignore=tests/real_tau2 --ignore=tests/real_repo --ignore=tests/real_dense
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/browser --ignore=tests/verl --ignore=tests/verl_train --ignore=tests/foreign --ignore=tests/real_alfworld --ignore=tests/real_tau2 --ignore=tests/real_repo --ignore=tests/real_dense
 
 test-browser:  ## Browser tests of the report and the inspector (needs Chromium).
 	scripts/test-browser.sh
@@ -43,7 +43,7 @@ test-browser:  ## Browser tests of the report and the inspector (needs Chromium)
 test-exchange:  ## Files of other libraries, checked by these libraries (own environment).
 	scripts/test-exchange.sh
 
-test-verl:  ## Formulas against verl's published functions (own environment, 1.6 GB).
+test-verl:  ## Formulas against verl's functions, and training through verl (own environment, 1.6 GB).
 	TORCH_INDEX=$(TORCH_INDEX) scripts/test-verl.sh
 
 test-alfworld: setup  ## The native household engine and the adapter against the real ALFWorld engine.

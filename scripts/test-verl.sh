@@ -1,5 +1,6 @@
 #!/bin/sh
-# Tests against verl on a CPU: own environment (.venvs/verl, 1.6 GB), no GPU, no network once it is made.
+# Tests against verl on a CPU: our formulas against its functions, then training through its workers and servers.
+# Own environment (.venvs/verl, 1.6 GB), no GPU, no network once it is made.
 # usage: scripts/test-verl.sh [pytest options]
 # TORCH_INDEX   index that serves CPU builds of torch, where the default one does not
 set -eu
@@ -13,4 +14,6 @@ if [ ! -f "$venv/.ready" ] || [ requirements/verl.txt -nt "$venv/.ready" ] || [ 
     ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} -e . -r requirements/verl.txt
   touch "$venv/.ready"
 fi
-exec "$venv/bin/python" -m pytest -m verl tests/verl "$@"
+"$venv/bin/python" -m pytest -m verl tests/verl "$@"
+# In a process of its own: here verl is imported with the CPU platform of the test kit, there without it.
+exec "$venv/bin/python" -m pytest -m verl tests/verl_train "$@"

@@ -10,6 +10,8 @@ import os
 
 os.environ["VERL_USE_EXTERNAL_PLUGINS"] = "none"  # before the first import of verl: nothing but the test kit
 
+os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # a cluster for these tests alone
+
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,12 +32,12 @@ from turnpoint.training.view import View
 torch.set_num_threads(1)
 
 TINY = [
-    "policy.layers=1", "policy.width=32", "policy.heads=2", "policy.kv_heads=1", "policy.ffn=48",
-    "policy.context_length=1024", "policy.warm_start.demonstrations=60", "train.tasks_per_step=2",
-    "train.checkpoint_every=1", "eval.before=false", "eval.every=0", "eval.tasks=2", "eval.attempts=1", "loggers=[]",
-    "env.max_turns=6", "env.train_tasks=16", "env.valid_tasks=4", "rollout.max_response_tokens=8",
+    "policy.layers=1", "policy.width=64", "policy.heads=2", "policy.kv_heads=1", "policy.ffn=96",
+    "policy.context_length=1024", "policy.warm_start.demonstrations=800", "policy.warm_start.play.hinted=0.3",
+    "train.tasks_per_step=2", "train.checkpoint_every=1", "eval.before=false", "eval.every=0", "eval.tasks=2",
+    "eval.attempts=1", "loggers=[]", "env.max_turns=6", "env.train_tasks=16", "env.valid_tasks=4",
+    "rollout.max_response_tokens=16",
 ]  # fmt: skip
-SMALL = ["policy.layers=1", "policy.width=32"]
 RATE = 3e-3
 POLICY = [
     "policy.optimizer={kind: adamw, lr: 0.003}", "policy.loss={kl: 0.01}", "policy.mini_batch_rows=null",

@@ -74,7 +74,7 @@ def test_a_killed_run_goes_on_from_its_checkpoint(
     address = (
         ray.get_runtime_context().gcs_address
     )  # the cluster of this session, so that Ray is not started anew
-    environment = os.environ | {"RAY_ADDRESS": address, "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"RAY_ADDRESS": address, "OMP_NUM_THREADS": "1", "RAY_AUTH_MODE": "disabled"}
     own = [
         f"policy.model={model}",
         "method.group=2",

@@ -83,10 +83,17 @@ class VerlEngine:
     # -- who is at work ------------------------------------------------------------------------------------
 
     def to_servers(self) -> None:
-        """Servers have the GPUs and the newest weights afterwards."""
+        """Servers have the GPUs and the newest weights afterwards; one that died meanwhile is started again."""
         if self._awake and not self._stale:
             return
-        self.loop.run(self._update_weights())
+        try:
+            self.loop.run(self._update_weights())
+        except ray.exceptions.RayError as error:
+            if not self._restart_dead():
+                raise EngineError(
+                    f"weights could not be sent to the rollout servers: {error}; resume from the last checkpoint"
+                ) from error
+            self.loop.run(self._update_weights())
         self._awake, self._stale = True, False
 
     async def _update_weights(self) -> None:
@@ -117,10 +124,15 @@ class VerlEngine:
 
     def revive(self) -> int:
         """Start servers that are dead or do not answer again, with the newest weights; returns how many."""
+        restarted = self._restart_dead()
+        if restarted:
+            self._stale = True
+            self.to_servers()
+        return restarted
+
+    def _restart_dead(self) -> int:
         self.settle()
         dead = [n for n, replica in enumerate(self.servers.rollout_replicas) if not self._alive(replica)]
-        if not dead:
-            return 0
         if self.restarts + len(dead) > self.settings.server_restarts:
             raise EngineError(
                 f"{len(dead)} rollout server(s) died after {self.restarts} restarts, and policy.server_restarts is "
@@ -129,8 +141,6 @@ class VerlEngine:
         for number in dead:
             self.loop.run(self._restart(number))
         self.restarts += len(dead)
-        self._stale = True
-        self.to_servers()
         return len(dead)
 
     def _alive(self, replica: Any) -> bool:
