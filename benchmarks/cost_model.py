@@ -29,7 +29,7 @@ from benchmarks.rollout import Shape, build_model
 from benchmarks.update import Recorder, episode_rows
 from turnpoint.envs import env_registry
 from turnpoint.planning import Cluster, Efficiency, Gpu, ModelShape, Workload, step_time
-from turnpoint.policy import SampleRequest, Sampling, ScoreRequest
+from turnpoint.policy import Sample, SampleRequest, Sampling, ScoreRequest
 from turnpoint.policy.local.engine import Engine
 from turnpoint.policy.local.memory import Budget
 from turnpoint.policy.local.network import Network
@@ -37,7 +37,7 @@ from turnpoint.policy.local.scorer import score
 from turnpoint.policy.local.update import Updater
 from turnpoint.policy.settings import LocalPolicySettings
 from turnpoint.rollouts import RolloutSettings
-from turnpoint.testing.harness import make_rollouts, random_agent
+from turnpoint.testing.harness import make_rollouts
 from turnpoint.testing.scripted_policy import ScriptedPolicy
 
 VOCABULARY = 256
@@ -107,16 +107,33 @@ def updating(model: Any, episodes: int, rounds: int) -> tuple[float, float, floa
     return seconds, metrics["tokens_processed"], 14.0 * 10
 
 
+class Mute(ScriptedPolicy):
+    """Always the same reply with a Hugging Face tokenizer: what is left is the driver's own work."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        super().__init__(lambda prompt, seed: "")
+        self.tokenizer = tokenizer
+        self.eos_ids = frozenset({tokenizer.eos_token_id})
+        self.reply = (*tokenizer.encode("<action>look</action>"), tokenizer.eos_token_id)
+
+    def _answer(self, request: SampleRequest) -> Sample:
+        return Sample(self.reply, (-1.0,) * len(self.reply), truncated=False)
+
+
 def driver(episodes: int, rounds: int) -> tuple[float, float, float]:
     """(CPU seconds of a turn in the driver, of an environment call, of a reset) on household games."""
+    from transformers import AutoTokenizer
+
+    from turnpoint.testing.tiny_model import write_tiny_model
+
     suite = env_registry.parse({"kind": "household", "max_turns": 15}).build()
     tasks = suite.tasks("train")[:episodes]
     turns = [0]
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer = AutoTokenizer.from_pretrained(write_tiny_model(Path(folder) / "model"))
 
     def play() -> None:
-        rollouts, _ = make_rollouts(
-            suite, ScriptedPolicy(random_agent()), rollout=RolloutSettings(max_response_tokens=200)
-        )
+        rollouts, _ = make_rollouts(suite, Mute(tokenizer), rollout=RolloutSettings(max_response_tokens=200))
 
         async def go() -> None:
             played = await asyncio.gather(*(rollouts.play(task, 0) for task in tasks))
