@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import weakref
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from turnpoint.envs.protocol import EnvError
@@ -37,6 +39,7 @@ class Session:
         self._address = f"ws{base_url.removeprefix('http')}/ws"
         self._connect_seconds, self._seconds = connect_seconds, seconds
         self._socket: Any = None
+        self._end: weakref.finalize[..., Any] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -48,11 +51,12 @@ class Session:
 
         Raises ``ServerGone``, ``ServerSilent`` or ``ServerRefused``; after the first two the session is over.
         """
-        from websockets.exceptions import WebSocketException
+        from websockets.exceptions import ConnectionClosed, WebSocketException
 
         try:
             socket = self._open()
-            socket.send(json.dumps({"type": kind, "data": data}))
+            with suppress(ConnectionClosed):  # a server that refuses a session says why, and closes it at once
+                socket.send(json.dumps({"type": kind, "data": data}))
             raw = socket.recv(timeout=self._seconds)
         except TimeoutError:
             self.close()
@@ -92,22 +96,27 @@ class Session:
         if self._socket is None:
             from websockets.sync.client import connect
 
-            self._socket = connect(
-                self._address,
-                open_timeout=self._connect_seconds,
-                close_timeout=1.0,
-                max_size=_MOST_BYTES,
-                ping_interval=None,
-                proxy=None,
+            stack = ExitStack()
+            self._socket = stack.enter_context(
+                connect(
+                    self._address,
+                    open_timeout=self._connect_seconds,
+                    close_timeout=1.0,
+                    max_size=_MOST_BYTES,
+                    ping_interval=None,
+                    proxy=None,
+                )
             )
+            self._end = weakref.finalize(self, _leave, stack)
         return self._socket
 
     def close(self) -> None:
-        """End the session."""
-        socket, self._socket = self._socket, None
-        if socket is None:
-            return
-        try:
-            socket.close()
-        except Exception:
-            return
+        """End the session; one that is forgotten ends likewise, as servers hold a place for each."""
+        end, self._socket, self._end = self._end, None, None
+        if end is not None:
+            end()
+
+
+def _leave(stack: ExitStack) -> None:
+    with suppress(Exception):
+        stack.close()
