@@ -40,6 +40,7 @@ class Adapters:
             lora_dropout=settings.dropout,
             target_modules=settings.targets,
             task_type="CAUSAL_LM",
+            fan_in_fan_out=any(type(module).__name__ == "Conv1D" for module in model.modules()),
             base_model_name_or_path=base,
         )
         head = model.get_output_embeddings()

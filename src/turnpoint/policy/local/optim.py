@@ -50,7 +50,8 @@ class Stepper:
         ]
         groups = [group for group in groups if group["params"]]
         adamw = "adamw" if settings.kind == "muon" else settings.kind
-        self.optimizers[adamw] = _adamw(adamw, groups, lr=rate, betas=settings.betas)
+        if groups:  # adapters have nothing but matrices
+            self.optimizers[adamw] = _adamw(adamw, groups, lr=rate, betas=settings.betas)
         self._rates = {"muon": settings.lr, adamw: rate}
         self._names = {id(master): name for name, master in self.masters.items()}
 
