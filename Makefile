@@ -10,7 +10,7 @@ WORKERS ?= 2
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup quickstart test core lint types test-browser test-verl test-alfworld test-tau2 test-adapters test-repo test-dense test-exchange test-smollm clean
+.PHONY: help setup quickstart test core lint types test-browser test-verl test-alfworld test-tau2 test-adapters test-repo test-dense test-exchange test-smollm test-vllm clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -35,7 +35,7 @@ types: setup
 	$(BIN)/mypy
 
 core: setup
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/browser --ignore=tests/verl --ignore=tests/verl_train --ignore=tests/foreign --ignore=tests/real_alfworld --ignore=tests/real_tau2 --ignore=tests/real_repo --ignore=tests/real_dense --ignore=tests/real_adapters --ignore=tests/real_verifiers --ignore=tests/real_smollm
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/browser --ignore=tests/verl --ignore=tests/verl_train --ignore=tests/foreign --ignore=tests/real_alfworld --ignore=tests/real_tau2 --ignore=tests/real_repo --ignore=tests/real_dense --ignore=tests/real_adapters --ignore=tests/real_verifiers --ignore=tests/real_smollm --ignore=tests/real_vllm
 
 test-browser:  ## Browser tests of the report and the inspector (needs Chromium).
 	scripts/test-browser.sh
@@ -63,6 +63,9 @@ test-adapters: setup  ## The adapters against Gymnasium, OpenEnv, skyrl-gym, ver
 
 test-smollm: setup  ## A real chat model (SmolLM2) on a CPU, LoRA and the 8-bit optimizer (93 MB of weights).
 	scripts/test-smollm.sh
+
+test-vllm: setup  ## Rollouts by a real vLLM engine on a CPU (own environment, 1.9 GB).
+	scripts/test-vllm.sh
 
 clean:  ## Remove environments and caches.
 	rm -rf $(VENV) .venvs .cache .mypy_cache .ruff_cache .pytest_cache

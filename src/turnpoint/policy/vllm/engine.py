@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from turnpoint.policy.vllm.settings import VllmPolicySettings
 
 _IN_PROCESS = "VLLM_ENABLE_V1_MULTIPROCESSING"
+_QUIET = {"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
+"""No report on the run to anybody, and no page of messages; what is set already stays."""
 
 
 def import_vllm() -> Any:
     """The ``vllm`` module. Raises ``ConfigError`` if it is not installed or was set up to run in other processes."""
-    os.environ.setdefault(_IN_PROCESS, "0")
+    for name, value in (_QUIET | {_IN_PROCESS: "0"}).items():
+        os.environ.setdefault(name, value)
     if os.environ[_IN_PROCESS] != "0":
         raise ConfigError(
             f"the environment variable {_IN_PROCESS} is {os.environ[_IN_PROCESS]}, but policy.kind=vllm hands weights "
