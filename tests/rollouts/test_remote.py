@@ -313,3 +313,21 @@ def test_a_pool_without_workers_is_as_before() -> None:
         await pool.close()
 
     asyncio.run(go())
+
+
+def test_hundreds_of_episodes_on_workers_that_keep_dying_are_those_of_this_process() -> None:
+    """Every 37th call kills its worker; 200 episodes share 12 workers, and not a token is different."""
+    settings = ToySettings(train_tasks=200, max_turns=4)
+    deaths: list[int] = []
+
+    def dies(number: int, method: str) -> bool:
+        hit = number % 37 == 36 and method != "close"
+        deaths.extend([number] * hit)
+        return hit
+
+    workers = workers_for(settings, dies, count=12)
+    assert what_happened(play(workers, settings, 200)) == what_happened(play(None, settings, 200))
+    counts = workers.counts()
+    assert counts["env_workers/lost"] == len(deaths) > 20
+    assert counts["env_workers/resumed"] > 20
+    assert counts["env_workers/started"] <= 12 + counts["env_workers/lost"]

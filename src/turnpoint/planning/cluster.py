@@ -28,8 +28,8 @@ class Efficiency(Settings):
     call_seconds: NonNegativeFloat = 0.05
     """Fixed part of one model call: the way to a server and back, queueing."""
     driver_call_seconds: NonNegativeFloat = 0.0017
-    """CPU time of the driving process for one turn: prompt, tokens, parsing, records. It is one Python process; the
-    benchmark measures half of this without a real tokenizer."""
+    """CPU time of the driving process for one turn. It is one Python process; the benchmark measures 0.0004 for
+    prompt, tokens, parsing and records, the rest is allowed for calls of servers and actors."""
     driver_row_seconds: NonNegativeFloat = 0.0003
     """CPU time of the driving process for one row: credit, and sending it to the trainer."""
     sync_seconds: NonNegativeFloat = 2.0
