@@ -14,10 +14,10 @@ from turnpoint.cli import app
 from turnpoint.envs.check import check_env
 from turnpoint.envs.protocol import Env, EnvDataError
 from turnpoint.envs.repo_repair import sandbox as sandbox_module
+from turnpoint.envs.repo_repair.example import CODE, TESTS, record, write
 from turnpoint.envs.repo_repair.settings import RepoRepairSettings, SandboxSettings
 from turnpoint.envs.repo_repair.suite import RepoRepairSuite
 from turnpoint.records import Step
-from turnpoint.testing.faulty_repository import CODE, TESTS, record, write
 from turnpoint.training.loop import Trainer
 from turnpoint.training.metrics import read_metrics
 from turnpoint.training.run import build_run
@@ -316,10 +316,8 @@ def test_predictions_of_a_run(suite: RepoRepairSuite, tmp_path: Path) -> None:
     with EpisodeWriter(tmp_path / "episodes.jsonl") as writer:
         writer.write(play_oracle(suite.make(), suite.tasks("train")[0]))
     out = tmp_path / "predictions.jsonl"
-    done = CliRunner().invoke(
-        app,
-        ["swebench", "predict", str(tmp_path / "episodes.jsonl"), str(out), "--tasks", suite.settings.tasks],
-    )
+    given = [str(tmp_path / "episodes.jsonl"), str(out), f"tasks={suite.settings.tasks}"]
+    done = CliRunner().invoke(app, ["envs", "predictions", "repo_repair", *given])
     assert done.exit_code == 0, done.output
     (line,) = map(json.loads, out.read_text().splitlines())
     assert line["instance_id"] == "tool-000"

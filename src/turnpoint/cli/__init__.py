@@ -17,6 +17,7 @@ from turnpoint.cli import (
     inspect,
     methods,
     plan,
+    predictions,
     recipes,
     recover,
     replay,
@@ -24,7 +25,6 @@ from turnpoint.cli import (
     serve,
     serve_env,
     sft,
-    swebench,
     train,
 )
 
@@ -51,10 +51,11 @@ app.command("fork")(fork.fork)
 app.command("inspect")(inspect.inspect)
 app.command("compare")(compare.compare)
 app.command("export")(export.export)
+envs.app.command("predictions")(predictions.predictions)
+envs.app.command("judge")(predictions.judge)
 app.add_typer(envs.app, name="envs")
 serve.app.command("env")(serve_env.serve_env)
 app.add_typer(serve.app, name="serve")
-app.add_typer(swebench.app, name="swebench")
 app.command("methods")(methods.methods)
 app.command("recipes")(recipes.recipes)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
 from turnpoint.config import Registry, Settings
 from turnpoint.envs.protocol import Capabilities, EnvDataError, EnvSuite
+from turnpoint.records import Episode
 
 
 class EnvSettings(Settings):
@@ -61,6 +63,19 @@ class EnvSettings(Settings):
         """
         kind = cls.model_fields["kind"].default
         raise EnvDataError(f"environment '{kind}' has no data to prepare: {cls.data}")
+
+    def predictions(self, episodes: Iterable[Episode], out: Path, model: str) -> dict[str, Any]:
+        """Write what ``episodes`` handed in to ``out``, in the form of the benchmark's own judge; gives facts.
+
+        Raises ``EnvDataError`` where there is no such form.
+        """
+        raise EnvDataError(f"environment '{self.kind}' has no judge of its own that reads predictions")
+
+    @classmethod
+    def judge(cls, predictions: Path, dataset: str, run_id: str, workers: int) -> int:
+        """Run the benchmark's own judge; gives its exit status. Raises ``EnvDataError`` where it cannot run."""
+        kind = cls.model_fields["kind"].default
+        raise EnvDataError(f"environment '{kind}' has no judge of its own that reads predictions")
 
     def build(self) -> EnvSuite:
         """The environment with its tasks; raises ``EnvDataError`` if its data is missing or unusable."""

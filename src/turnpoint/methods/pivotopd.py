@@ -19,7 +19,8 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, fie
 from turnpoint.config import ConfigError
 from turnpoint.credit import distillation_advantages
 from turnpoint.envs import Capabilities
-from turnpoint.methods.beyond import Beyond, BeyondPivotOPDSettings
+from turnpoint.methods.beyond import Beyond
+from turnpoint.methods.committed import CommittedSettings, Wanted, last_candidate, outside_logprobs
 from turnpoint.methods.counsel import Counsel
 from turnpoint.methods.naming import keep_pivot
 from turnpoint.methods.parts import UNUSABLE, play_groups, record_advantages
@@ -39,7 +40,7 @@ Ablation = Literal[
 ]
 
 
-class PivotOPDSettings(BeyondPivotOPDSettings):
+class PivotOPDSettings(CommittedSettings):
     """Pivotal-turn on-policy distillation from the hinted student."""
 
     title: ClassVar[str] = "PivotOPD"
@@ -97,7 +98,7 @@ class PivotOPDSettings(BeyondPivotOPDSettings):
 
     @property
     def asks_scoring(self) -> bool:
-        return self.stop is not None
+        return self.stop is not None or self.hinted_by == "scoring"
 
     def effective(self) -> PivotOPDSettings:
         """These settings with the ablation's own values put in."""
@@ -113,6 +114,7 @@ class PivotOPDSettings(BeyondPivotOPDSettings):
         effective = self.effective()
         if effective.distils:
             teachers.require_naming("pivotopd")
+            self.check_committed(teachers)
         if effective.recovery_turns > 1 and not capabilities.deterministic:
             raise ConfigError(
                 f"method.recovery_turns is {self.recovery_turns}, but this environment is not deterministic, so the "
@@ -207,7 +209,7 @@ class PivotOPD(Stopping):
         s = self.settings
         pairs = s.outcome_rows(groups, self.tally, keep_unjudged=s.distils)
         episodes = {episode.id: episode for group in groups for episode in group.episodes}
-        preventive = await self._add_distillation(pairs, episodes, scorer)
+        preventive = await self._add_distillation(pairs, episodes, scorer, teachers)
         branches = [branch for group in groups for branch in group.branches]
         pairs += await self._recovery_rows(branches, scorer, preventive)
         self._note_empty_signals()
@@ -218,6 +220,11 @@ class PivotOPD(Stopping):
 
     async def _analyse(self, episode: Episode, counsel: Counsel) -> None:
         """One report per episode, also for successes; a failed teacher costs its signal, not the rows."""
+        if self.settings.pivot == "last":
+            for turn, gold in await last_candidate(episode, counsel):
+                keep_pivot(episode, Pivot(turn, "teacher", gold), self.tally)
+                await counsel.weigh(episode, episode.pivots[-1], None)
+            return
         report, shares = await counsel.report(episode, self.settings.max_pivots)
         if report is None:
             return
@@ -266,13 +273,17 @@ class PivotOPD(Stopping):
     # ---- credit ---------------------------------------------------------------------------------
 
     async def _add_distillation(
-        self, pairs: Sequence[tuple[Turn, Row]], episodes: dict[str, Episode], scorer: Scorer
+        self,
+        pairs: Sequence[tuple[Turn, Row]],
+        episodes: dict[str, Episode],
+        scorer: Scorer,
+        teachers: Teachers,
     ) -> float:
         """Add the preventive and the lesson term to the outcome rows, in place.
 
         Returns the gradient weight of the preventive one: the sum over its tokens of their weights.
         """
-        s, wanted = self.settings, list[tuple[str, float, Turn, Row, ScoreRequest]]()
+        s, wanted = self.settings, list[Wanted]()
         for turn, row in pairs:
             episode = episodes[row.episode]
             pivot = next((p for p in episode.pivots if p.turn == turn.index and p.resolved), None)
@@ -284,15 +295,19 @@ class PivotOPD(Stopping):
             if s.w_traj > 0 and episode.lesson:
                 assert_unhinted(turn.messages, [scorer.prompter.lesson_text(episode.lesson)])
                 self._want(wanted, "lesson", s.w_traj, turn, row, scorer.with_lesson(turn, episode.lesson))
-        hinted = await scorer.logprobs([request for *_, request in wanted])
-        for (name, weight, turn, row, _), logprobs in zip(wanted, hinted, strict=True):
+        if s.hinted_by == "scoring":
+            scored = await outside_logprobs(wanted, episodes, teachers, self.tally)
+        else:
+            hinted = await scorer.logprobs([request for *_, request in wanted])
+            scored = list(zip(wanted, hinted, strict=True))
+        for (name, weight, turn, row, _), logprobs in scored:
             term = distillation_advantages(logprobs, row.old_logprobs, weight=weight)
             row.advantages = row.advantages + term
             turn.scores[name] = tuple(term.tolist())
             self.tally.add(f"{name}_tokens", len(term))
             self.tally.mean(f"{name}_gap", float(np.mean(logprobs - row.old_logprobs)), len(term))
         return sum(
-            weight * len(row.response_ids) for name, weight, _, row, _ in wanted if name == "preventive"
+            weight * len(row.response_ids) for (name, weight, _, row, _), _ in scored if name == "preventive"
         )
 
     def _note_empty_signals(self) -> None:
@@ -305,7 +320,7 @@ class PivotOPD(Stopping):
 
     def _want(
         self,
-        wanted: list[tuple[str, float, Turn, Row, ScoreRequest]],
+        wanted: list[Wanted],
         name: str,
         weight: float,
         turn: Turn,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from turnpoint.envs.repo_repair.mutations import mutations
 from turnpoint.envs.repo_repair.prepare import unbundle
-from turnpoint.envs.repo_repair.suite import SAMPLES
+from turnpoint.envs.repo_repair.settings import SAMPLES
 
 BUNDLES = sorted(SAMPLES.parent.glob("*.txt"))
 SOURCES = [file.data.decode() for bundle in BUNDLES for file in unbundle(bundle).values()]

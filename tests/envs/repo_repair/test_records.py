@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from turnpoint.envs.protocol import EnvDataError
+from turnpoint.envs.repo_repair.example import files, record, write
 from turnpoint.envs.repo_repair.judge import graded, is_protected
 from turnpoint.envs.repo_repair.records import Clone, read_tasks, write_tasks
 from turnpoint.envs.repo_repair.sandbox import File
-from turnpoint.envs.repo_repair.suite import SAMPLES
+from turnpoint.envs.repo_repair.settings import SAMPLES
 from turnpoint.envs.repo_repair.tree import Repository, Tree
-from turnpoint.testing.faulty_repository import files, record, write
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

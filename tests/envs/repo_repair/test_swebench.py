@@ -10,12 +10,12 @@ import pytest
 from turnpoint.envs.protocol import EnvDataError, EnvError
 from turnpoint.envs.repo_repair import swebench
 from turnpoint.envs.repo_repair.clones import git, read_clone
+from turnpoint.envs.repo_repair.example import CODE, FAILING, PASSING, TESTS
 from turnpoint.envs.repo_repair.patches import apply_patch, make_patch
 from turnpoint.envs.repo_repair.records import Clone, read_tasks
 from turnpoint.envs.repo_repair.sandbox import File
 from turnpoint.envs.repo_repair.swebench import evaluate, instances_to_tasks, predictions, read_instances
 from turnpoint.envs.repo_repair.tree import Repository, Tree
-from turnpoint.testing.faulty_repository import CODE, FAILING, PASSING, TESTS
 
 BROKEN = CODE.replace("a > b", "a < b")
 OLD_TESTS = TESTS.split("def test_larger()")[0] + TESTS[TESTS.index("def test_half") :]

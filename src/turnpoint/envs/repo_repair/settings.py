@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -11,12 +12,15 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from turnpoint.config import Settings
 from turnpoint.envs.protocol import Capabilities, EnvDataError
 from turnpoint.envs.registry import EnvSettings
+from turnpoint.records import Episode
 
 if TYPE_CHECKING:
     from turnpoint.envs.repo_repair.suite import RepoRepairSuite
 
 PROGRAMS = ("bwrap",)
 """What has to be installed outside Python."""
+SAMPLES = Path(__file__).parent / "samples" / "tasks.jsonl"
+"""Tasks that come along."""
 INSTALL = "install bubblewrap (Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap)"
 
 
@@ -77,6 +81,11 @@ class RepoRepairSettings(EnvSettings):
     remember: NonNegativeInt = Field(default=512)
     """Test runs whose result is kept, by the exact contents of the tree; equal trees are not run again."""
 
+    @property
+    def file(self) -> Path:
+        """The file of tasks."""
+        return SAMPLES if self.tasks == "samples" else Path(self.tasks).expanduser()
+
     @classmethod
     def missing(cls) -> str:
         """What to install; pytest and bubblewrap are needed."""
@@ -97,6 +106,19 @@ class RepoRepairSettings(EnvSettings):
         from turnpoint.envs.repo_repair.prepare import prepare
 
         return prepare(source, folder)
+
+    def predictions(self, episodes: Iterable[Episode], out: Path, model: str) -> dict[str, Any]:
+        """SWE-bench's prediction lines of the first episode of each task; needs no sandbox."""
+        from turnpoint.envs.repo_repair.swebench import write_predictions
+
+        return write_predictions(episodes, self, out, model)
+
+    @classmethod
+    def judge(cls, predictions: Path, dataset: str, run_id: str, workers: int) -> int:
+        """SWE-bench's harness, where Docker runs."""
+        from turnpoint.envs.repo_repair.swebench import evaluate
+
+        return evaluate(predictions, dataset, run_id, ["--max_workers", str(workers)])
 
     def build(self) -> RepoRepairSuite:
         """The suite; raises ``EnvDataError`` if tasks cannot be read or the sandbox cannot start."""

@@ -6,7 +6,6 @@ import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from turnpoint.envs.protocol import EnvDataError, EnvError
@@ -22,7 +21,6 @@ from turnpoint.envs.repo_repair.state import Job
 from turnpoint.envs.repo_repair.words import vocabulary
 from turnpoint.records import Task
 
-SAMPLES = Path(__file__).parent / "samples" / "tasks.jsonl"
 LISTED_INSTRUCTIONS = (
     "You repair a fault in a Python repository. test runs the tests; open PATH shows a file and what can be changed in "
     "it; edit PATH LINE: TEXT makes one of these changes, in place of the one before; submit hands the repository in."
@@ -41,7 +39,7 @@ class RepoRepairSuite:
         listed = settings.actions == "listed"
         self.instructions = LISTED_INSTRUCTIONS if listed else INSTRUCTIONS
         self.capabilities = replace(type(settings).capabilities, admissible=listed)
-        self.shelf = Shelf(SAMPLES if settings.tasks == "samples" else Path(settings.tasks).expanduser())
+        self.shelf = Shelf(settings.file)
         self.file = self.shelf.file
         if listed and self.file.header.get("builder") != BUILDER_VERSION:
             raise EnvDataError(

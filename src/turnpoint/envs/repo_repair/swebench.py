@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,10 @@ from turnpoint.envs.protocol import EnvDataError, EnvError
 from turnpoint.envs.repo_repair.clones import read_clone
 from turnpoint.envs.repo_repair.patches import apply_patch, make_patch
 from turnpoint.envs.repo_repair.records import Clone, Record, write_tasks
+from turnpoint.envs.repo_repair.settings import RepoRepairSettings
+from turnpoint.envs.repo_repair.shelf import Shelf, handed_in
 from turnpoint.envs.repo_repair.tree import Tree
+from turnpoint.records import Episode
 
 HARNESS = "swebench.harness.run_evaluation"
 _NEEDED = ("instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch")
@@ -119,6 +123,27 @@ def predictions(trees: Iterable[tuple[str, Tree]], model: str) -> Iterator[dict[
     """Prediction lines, as SWE-bench's harness reads them, from instances and the trees that were handed in."""
     for instance, tree in trees:
         yield {"instance_id": instance, "model_name_or_path": model, "model_patch": make_patch(tree)}
+
+
+def write_predictions(
+    episodes: Iterable[Episode], settings: RepoRepairSettings, out: Path, model: str
+) -> dict[str, Any]:
+    """Write what the first episode of each task handed in; gives counts. Raises ``EnvError`` for unreadable clones."""
+    if settings.actions != "open":
+        raise EnvDataError("predictions are made of open play; set actions: open")
+    shelf, trees, left_out = Shelf(settings.file), dict[str, Tree](), Counter[str]()
+    for episode in episodes:
+        name = episode.task.id
+        if name not in shelf.records:
+            left_out["of other tasks"] += 1
+        elif name in trees:
+            left_out["further episodes of a task"] += 1
+        else:
+            trees[name] = handed_in(shelf.job(name), (turn.executed for turn in episode.turns))
+    lines = list(predictions(trees.items(), model))
+    out.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    empty = sum(not line["model_patch"] for line in lines)
+    return {"file": str(out), "predictions": len(lines), "empty": empty, "left_out": dict(left_out)}
 
 
 def missing_for_harness() -> str:

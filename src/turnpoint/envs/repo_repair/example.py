@@ -1,4 +1,4 @@
-"""A small repository with a fault, as a file of tasks: no builder and no sandbox needed to make it."""
+"""The smallest repository with a fault, as a file of tasks: to try things out without a builder."""
 
 from __future__ import annotations
 
