@@ -43,7 +43,8 @@ def test_methods_json_names_paper_terms_and_options(cli) -> None:
 
 def test_envs_json_names_capabilities(cli) -> None:
     found = {env["name"]: env for env in json.loads(cli("envs", "--json").output)}
-    assert set(found["household"]) == {"name", "snapshots", "replay", "oracle", "admissible", "extra", "data"}
+    facts = {"name", "snapshots", "replay", "oracle", "admissible", "extra", "data", "prepared"}
+    assert set(found["household"]) == facts
 
 
 def test_envs_check_answers_in_json(cli) -> None:

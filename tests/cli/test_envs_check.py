@@ -103,3 +103,18 @@ def test_single_proofs(kinds: Any) -> None:
     done = run("--only", "folk")
     assert done.exit_code == 2
     assert "there is no proof 'folk'; proofs: tasks, capabilities" in done.stderr
+
+
+def test_the_list_says_whether_data_is_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = {
+        env["name"]: env["prepared"] for env in json.loads(CliRunner().invoke(app, ["envs", "--json"]).stdout)
+    }
+    assert (found["webshop"], found["sokoban"]) == (False, None)
+    (tmp_path / "data" / "webshop").mkdir(parents=True)
+    (tmp_path / "data" / "webshop" / "webshop.sqlite").touch()
+    listed = CliRunner().invoke(app, ["envs"]).stdout.splitlines()
+    assert any(
+        line.startswith("webshop") and "(prepared: data/webshop/webshop.sqlite)" in line for line in listed
+    )
+    assert any(line.startswith("alfworld") and "(not prepared in data/alfworld)" in line for line in listed)

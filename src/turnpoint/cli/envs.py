@@ -52,7 +52,11 @@ def envs(
         abilities = [key for key in ("snapshots", "replay", "oracle", "admissible") if env[key]]
         install = env_registry.get(env["name"]).missing()
         extra = f"{env['extra'] or 'none'}{f' (not installed: {install})' if install else ''}"
-        typer.echo(f"{env['name']}: {', '.join(abilities)}; extra: {extra}; data: {env['data']}")
+        where = env_registry.get(env["name"]).prepared
+        state = {True: f" (prepared: {where})", False: f" (not prepared in {where})", None: ""}[
+            env["prepared"]
+        ]
+        typer.echo(f"{env['name']}: {', '.join(abilities)}; extra: {extra}; data: {env['data']}{state}")
 
 
 @app.command("prepare")

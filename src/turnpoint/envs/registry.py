@@ -23,6 +23,8 @@ class EnvSettings(Settings):
     """Modules that the extra brings, by their import names."""
     data: ClassVar[str] = "none needed"
     """Which data it plays, for the list of environments."""
+    prepared: ClassVar[str] = ""
+    """Where ``turnpoint envs prepare`` puts released data by default; empty if there is none."""
 
     kind: str
     """Which environment."""
@@ -38,6 +40,7 @@ class EnvSettings(Settings):
             "admissible": able.admissible,
             "extra": cls.extra,
             "data": cls.data,
+            "prepared": Path(cls.prepared).exists() if cls.prepared else None,
         }
 
     @classmethod

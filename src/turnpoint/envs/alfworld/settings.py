@@ -23,6 +23,7 @@ class AlfworldSettings(EnvSettings):
     extra: ClassVar[str] = "alfworld"
     packages: ClassVar[tuple[str, ...]] = ("textworld", "alfworld", "fast_downward")
     data: ClassVar[str] = "released games: turnpoint envs prepare alfworld ARCHIVE"
+    prepared: ClassVar[str] = "data/alfworld"
 
     kind: Literal["alfworld"] = "alfworld"
     games: str = "data/alfworld"

@@ -80,6 +80,7 @@ class HouseholdSettings(EnvSettings):
 
     capabilities: ClassVar[Capabilities] = CAPABILITIES
     data: ClassVar[str] = "generated games; released ALFWorld files through games=FOLDER"
+    prepared: ClassVar[str] = "data/alfworld"
 
     kind: Literal["household"] = "household"
     games: str = "generated"

@@ -36,6 +36,7 @@ class SearchQASettings(EnvSettings):
     data: ClassVar[str] = (
         "a generated world; questions and passages of your own through prepare and data_file=FILE"
     )
+    prepared: ClassVar[str] = "data/search_qa/search_qa.sqlite"
 
     kind: Literal["search_qa"] = "search_qa"
     data_file: str = "generated"

@@ -44,6 +44,7 @@ class WebShopSettings(EnvSettings):
     extra: ClassVar[str] = "webshop"
     packages: ClassVar[tuple[str, ...]] = ("snowballstemmer", "rapidfuzz")
     data: ClassVar[str] = "a generated catalogue; WebShop's own through prepare and catalogue=FILE"
+    prepared: ClassVar[str] = "data/webshop/webshop.sqlite"
 
     kind: Literal["webshop"] = "webshop"
     catalogue: str = "generated"
