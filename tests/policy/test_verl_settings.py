@@ -170,6 +170,13 @@ def test_what_cannot_move_is_refused(data: dict[str, Any], named: str) -> None:
     assert named in str(caught.value)
 
 
+def test_recomputed_logprobs_must_be_the_trainers() -> None:
+    own = ["backend=verl", ADAM, "train.recompute_old_logprobs=true"]
+    with pytest.raises(ConfigError, match=r"policy\.scoring=actor"):
+        load_run_config(find_recipe("grpo_household"), own)
+    assert load_run_config(find_recipe("grpo_household"), [*own, "policy.scoring=actor"])
+
+
 def test_an_unknown_setting_is_still_found() -> None:
     with pytest.raises(ConfigError, match="mini_batch_rows"):
         load_run_config(find_recipe("grpo_household"), ["backend=verl", ADAM, "policy.mini_batch_row=3"])

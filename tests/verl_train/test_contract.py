@@ -77,7 +77,7 @@ def test_the_translation_fits_verls_config() -> None:
     [
         ({"rollout.gpu_memory_utilisation": 0.3}, "gpu_memory_utilisation"),
         ({"actor.nothing.here": 1}, "actor_rollout_ref.actor.nothing"),
-        ({"actor.ppo_micro_batch_size_per_gpu": "many"}, "verl"),
+        ({"rollout.mode": "sync"}, "verl refuses the rollout settings"),
     ],
 )
 def test_own_settings_that_verl_does_not_have_are_refused(given: dict[str, Any], named: str) -> None:

@@ -86,6 +86,7 @@ def test_repeated_calls_give_the_same_tokens(policy: Any, monkeypatch: pytest.Mo
 def test_without_restarts_left_the_error_counts_what_is_lost(
     policy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    run_all(policy, requests(1))
     monkeypatch.setattr(policy.engine, "restarts", policy.settings.server_restarts)
     kill_server(policy)
     with pytest.raises(EngineError, match=r"policy.server_restarts.*calls in flight are lost"):
@@ -110,15 +111,9 @@ def test_a_call_that_takes_too_long_is_a_typed_error(policy: Any, monkeypatch: p
 def test_a_teacher_that_hangs_costs_its_episodes_and_is_counted(
     policy: Any, model: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = [f"policy.model={model}", f"scoring.model={model}", "scoring.kind=verl", "scoring.call_seconds=3"]
-    config = load(
-        "stride_household",
-        cache,
-        *own,
-        "method.stop.lambda=-0.5",
-        "train.steps=1",
-        "train.checkpoint_every=0",
-    )
+    teacher_of = ["scoring.kind=verl", f"scoring.model={model}", "scoring.call_seconds=3"]
+    own = [f"policy.model={model}", *teacher_of, "method.stop.lambda=-0.5"]
+    config = load("stride_household", cache, *own, "train.steps=1", "train.checkpoint_every=0")
     run = build_run(config, tmp_path / "run")
     (teacher,) = run.teachers.scoring.values()
     (server,) = teacher.servers.manager.server_handles  # type: ignore[attr-defined]

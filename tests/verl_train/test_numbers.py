@@ -45,7 +45,13 @@ class Borrowed:
         """It belongs to the session."""
 
 
-def test_the_policy_conforms(policy: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["servers", "actor"])
+def test_the_policy_conforms(
+    source: str, policy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever scores; with the trainer scoring, the sampler is compared with it directly."""
+    assert policy.scoring_gap < 1e-5  # between both, measured when the policy was built
+    monkeypatch.setattr(policy._scorer, "source", source)
     found = run_conformance(lambda: Borrowed(policy), folder=tmp_path)
     assert not [f"{a.name}: {a.detail}" for a in found if a.ok is False]
     assert sum(a.ok is True for a in found) >= 14

@@ -56,10 +56,8 @@ def test_the_merged_model_evaluates_equal_in_the_local_policy(
     run = train(load("pivotopd_household", cache, *own), tmp_path / "run")
     there = asyncio.run(evaluate(run, run.config.eval))
     merged = tmp_path / "run" / "checkpoints" / "step_000001" / "policy"
-    config = load(
-        "pivotopd_household", cache, *own, f"policy.model={merged}", "policy.kind=local", backend=[]
-    )
-    assert config.policy.kind == "local"
+    config = load("pivotopd_household", cache, *own, f"policy.model={merged}", backend=[])
+    assert config.policy.kind == "small"  # a local policy, from the folder that it is given
     here_run = build_run(config, tmp_path / "local", training=False)
     here = asyncio.run(evaluate(here_run, config.eval))
     replies = [[[turn.response for turn in e.turns] for e in found.episodes] for found in (there, here)]
@@ -74,7 +72,11 @@ def test_a_killed_run_goes_on_from_its_checkpoint(
     address = (
         ray.get_runtime_context().gcs_address
     )  # the cluster of this session, so that Ray is not started anew
-    environment = os.environ | {"RAY_ADDRESS": address, "OMP_NUM_THREADS": "1", "RAY_AUTH_MODE": "disabled"}
+    environment = os.environ | {
+        "RAY_ADDRESS": address,
+        "OMP_NUM_THREADS": "1",
+        "RAY_AUTH_MODE": os.environ["RAY_AUTH_MODE"],
+    }
     own = [
         f"policy.model={model}",
         "method.group=2",

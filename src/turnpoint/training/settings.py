@@ -134,6 +134,11 @@ class RunConfig(Settings):
     def _on_policy(self) -> Self:
         rollout, way_out = self.rollout, "train.recompute_old_logprobs=true"
         if self.train.recompute_old_logprobs:
+            if getattr(self.policy, "scores_by_servers", False):
+                raise ValueError(
+                    "train.recompute_old_logprobs asks for the trainer's log-probs, but policy.scoring leaves scoring "
+                    "to the rollout servers; set policy.scoring=actor"
+                )
             return self
         if rollout.top_p < 1 or rollout.top_k > 0:
             raise ValueError(

@@ -54,6 +54,7 @@ class VerlPolicy:
         self._scorer = Scorer(self.engine, context=self.context_length)
         self._updater = Updater(self.engine, context=self.context_length, seed=seed)
         self._counted = (0, 0)
+        self._teachers: list[TeacherServers] = []
         self.scoring_gap = self._scorer.check(len(self._tokenizer))
         """Largest difference between the servers' log-probs and the trainer's, measured at the start."""
 
@@ -174,7 +175,7 @@ class VerlPolicy:
         """A frozen model on verl's teacher pool, on GPUs beside this policy's; ``close`` it to give them back."""
         from turnpoint.policy.verl.teacher import TeacherServers
 
-        return TeacherServers(
+        servers = TeacherServers(
             self.config,
             name=name,
             model=model,
@@ -183,6 +184,8 @@ class VerlPolicy:
             tensor_parallel=tensor_parallel,
             context=context,
         )
+        self._teachers.append(servers)
+        return servers
 
     def save(self, folder: Path) -> None:
         """Write the merged model in Hugging Face form and verl's shards, optimizer included, beside it."""
@@ -202,6 +205,8 @@ class VerlPolicy:
 
     def close(self) -> None:
         """End verl's processes, and Ray if it was started here."""
+        for teacher in self._teachers:
+            teacher.close()
         self.engine.close()
         if self.owns_ray:
             import ray

@@ -27,11 +27,7 @@ class Scorer:
     def __init__(self, engine: VerlEngine, *, context: int) -> None:
         self.engine, self.context = engine, context
         self.calls = Calls(engine)
-        settings = engine.settings
-        by_servers = settings.scoring == "servers" or (
-            settings.scoring == "auto" and settings.temperature == 1.0
-        )
-        self.source = "servers" if by_servers else "actor"
+        self.source = "servers" if engine.settings.scores_by_servers else "actor"
 
     def logprobs(
         self, requests: Sequence[ScoreRequest], which: Which, *, source: str | None = None

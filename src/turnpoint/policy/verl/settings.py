@@ -93,6 +93,11 @@ class VerlPolicySettings(PolicySettings):
         """Whether there is a reference model."""
         return self.keep_reference or self.loss.kl > 0
 
+    @property
+    def scores_by_servers(self) -> bool:
+        """Whether live log-probs are the rollout servers'."""
+        return self.scoring == "servers" or (self.scoring == "auto" and self.temperature == 1.0)
+
     def prepare(self, suite: EnvSuite, prompter: Prompter, *, cache: Path, seed: int) -> PolicySettings:
         """Make the model of ``start``, or find it in the cache; the folder of a model that is no folder."""
         if self.model or self.start is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import ray
@@ -30,8 +31,10 @@ class TeacherServers:
         self, config: Any, *, name: str, model: str, gpus: int, nodes: int, tensor_parallel: int, context: int
     ) -> None:
         """Start its servers: ``gpus`` on each of ``nodes``, ``tensor_parallel`` of them for each server."""
+        self._closed = False
         self.loop = LoopThread()
         self.context = context
+        name = f"{name}{uuid4().hex[:8]}"  # Ray knows pools and servers by name, those of earlier runs too
         config = OmegaConf.create(config)
         with open_dict(config):
             config.distillation.enabled = True
@@ -70,7 +73,10 @@ class TeacherServers:
         return np.asarray([entry[0] for entry in fields["prompt_logprobs"]][: len(ids) - 1], dtype=np.float64)
 
     def close(self) -> None:
-        """End the servers and give their GPUs back."""
+        """End the servers and give their GPUs back; may be called twice."""
+        if self._closed:
+            return
+        self._closed = True
         self.loop.close()
         for replica in self.manager.rollout_replicas:
             for handle in [*replica.servers, *replica.workers]:

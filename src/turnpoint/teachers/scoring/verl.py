@@ -23,6 +23,9 @@ from turnpoint.teachers.scoring.tokenizers import read_tokenizer, require_same
 if TYPE_CHECKING:
     from turnpoint.policy.verl.teacher import TeacherServers
 
+START_SECONDS = 600.0
+"""Longest wait for the first answer, while processes are still starting."""
+
 
 class VerlScoringSettings(ScoringTeacherSettings):
     """A Hugging Face causal language model on rollout servers of its own; needs ``policy.kind: verl``."""
@@ -118,10 +121,14 @@ class VerlScoring:
         """Score a few tokens, so that a pool that does not work is seen before the run."""
         from turnpoint.policy.verl.teacher import TeacherLost
 
+        seconds = max(self.settings.call_seconds, START_SECONDS)
         try:
-            await self.servers.logprobs((0, 1, 2), "check", self.settings.call_seconds)
+            await self.servers.logprobs((0, 1, 2), "check", seconds)
         except (TimeoutError, TeacherLost) as error:
-            raise ConfigError(f"the teacher pool does not answer: {error or 'time-out'}") from error
+            why = str(error) or f"nothing within {seconds:g} s"
+            raise ConfigError(
+                f"the teacher pool of '{self.settings.model}' does not answer: {why}"
+            ) from error
 
     def metrics(self) -> dict[str, float]:
         return self.counters.as_metrics()
