@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from turnpoint.cli.recipes import find_recipe, list_recipes
 from turnpoint.config import ConfigError
-from turnpoint.policy.settings import policy_registry
+from turnpoint.policy.settings import LossSettings, OptimizerSettings, policy_registry
 from turnpoint.policy.verl import VerlPolicySettings, with_backend
 from turnpoint.policy.verl.translate import MAPPING, pass_through, verl_settings
 from turnpoint.training.settings import load_run_config
@@ -189,3 +190,16 @@ def test_without_verl_the_error_says_what_to_install() -> None:
     except ModuleNotFoundError:
         with pytest.raises(ConfigError, match=r"turnpoint\[verl\]"):
             parse().build(seed=0)
+
+
+def test_the_page_on_verl_names_every_setting() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "verl.md").read_text()
+    missing = [
+        name
+        for name in VerlPolicySettings.model_fields
+        if f"`{name}`" not in page and f"policy.{name}" not in page
+    ]
+    assert set(missing) <= {"kind", "device", "merge_rows", "optimizer", "loss", "start"}
+    for section in (LossSettings, OptimizerSettings):
+        for name in section.model_fields:
+            assert name in page or name == "lr_rest", name

@@ -21,8 +21,10 @@ import pytest
 import torch
 
 from turnpoint.cli.recipes import find_recipe
+from turnpoint.policy.verl.cluster import prepare_environment
 from turnpoint.policy.verl.settings import VerlPolicySettings
-from turnpoint.testing.verl_cpu import OVERRIDES
+from turnpoint.testing import verl_cpu
+from turnpoint.testing.verl_cpu import ENGINE, OVERRIDES
 from turnpoint.training.loop import Trainer
 from turnpoint.training.metrics import read_metrics
 from turnpoint.training.run import Run, build_run
@@ -30,6 +32,8 @@ from turnpoint.training.settings import RunConfig, load_run_config
 from turnpoint.training.view import View
 
 torch.set_num_threads(1)
+KIT = {"device": "cpu", "engine": ENGINE, "external_modules": [verl_cpu.__name__]}
+prepare_environment(VerlPolicySettings.model_validate({"model": "none", **KIT}))  # before a test imports verl
 
 TINY = [
     "policy.layers=1", "policy.width=64", "policy.heads=2", "policy.kv_heads=1", "policy.ffn=96",
@@ -38,9 +42,9 @@ TINY = [
     "eval.attempts=1", "loggers=[]", "env.max_turns=6", "env.train_tasks=16", "env.valid_tasks=4",
     "rollout.max_response_tokens=16",
 ]  # fmt: skip
-RATE = 3e-3
+RATE = 1e-3
 POLICY = [
-    "policy.optimizer={kind: adamw, lr: 0.003}", "policy.loss={kl: 0.01}", "policy.mini_batch_rows=null",
+    "policy.optimizer={kind: adamw, lr: 0.001}", "policy.loss={kl: 0.01}", "policy.mini_batch_rows=null",
     "policy.keep_reference=true",
 ]  # fmt: skip
 """What all tests share: one policy is for all of them."""
