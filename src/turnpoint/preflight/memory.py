@@ -105,7 +105,8 @@ def before_building(config: RunConfig) -> tuple[dict[str, float], str]:
     if not source or not (folder / "config.json").is_file():
         raise NotApplicable("the model's folder is not known before the model is made")
     policy: Any = config.policy
-    reference = bool(getattr(policy, "keep_reference", False) or policy.loss.kl > 0)
+    kl = getattr(getattr(policy, "loss", None), "kl", 0.0)
+    reference = bool(getattr(policy, "keep_reference", False) or kl > 0)
     group = float(getattr(config.method, "group", 8))
     plan = Plan(config, folder, per_task=group, on_gpu=_gpu_asked(policy), reference=reference)
     found = needs(plan)
@@ -144,16 +145,33 @@ def needs(plan: Plan) -> dict[str, float]:
         "gradients": trained * (trained_width + masters),
         "optimizer": trained * (moments + masters),
         "reference": count * width if plan.reference and lora is None else 0,
-        "teachers": sum(_teacher(teacher) for teacher in plan.config.scoring.values()),
+        "teachers": sum(_teacher(plan, teacher) for teacher in plan.config.scoring.values()),
         "key-value cache": _cache(plan),
         "activations": _activations(plan) + _LOGITS,
     }
+    if getattr(settings, "kind", "") == "vllm":
+        found |= _engine(plan, count, found["gradients"] + found["activations"])
     return {name: float(value) for name, value in found.items()}
 
 
-def _teacher(settings: Any) -> int:
-    folder = getattr(settings, "model", None) if settings.kind == "local" else None
-    return parameters(Path(folder)) * BYTES[settings.dtype] if folder else 0
+def _engine(plan: Plan, count: int, of_update: float) -> dict[str, float]:
+    """What a vLLM engine holds in the place of our own cache: its share of the GPU, or the weights once more.
+
+    ``of_update``: bytes that only the update needs; an engine that sleeps meanwhile leaves them that room.
+    """
+    settings: Any = plan.config.policy
+    if not plan.on_gpu:
+        return {"key-value cache": 0.0, "engine": float(count * BYTES[settings.sampler_dtype])}
+    share = settings.gpu_memory * available(True)
+    return {
+        "key-value cache": 0.0,
+        "engine": share if settings.sleep_level == 0 else max(share - of_update, 0.0),
+    }
+
+
+def _teacher(plan: Plan, settings: Any) -> int:
+    source = getattr(settings, "model", None) if settings.kind == "local" else None
+    return parameters(model_folder(str(source), plan.config.cache)) * BYTES[settings.dtype] if source else 0
 
 
 def _layers(shape: dict[str, Any]) -> tuple[int, int, int]:

@@ -3,4 +3,6 @@
 from turnpoint.policy.settings import policy_registry
 
 policy_registry.add("small", "turnpoint.training.small_agent:SmallPolicySettings")  # it is made by training
-policy_registry.add("pretrained", "turnpoint.training.pretrained:PretrainedPolicySettings")  # warm-started by it
+policy_registry.add(
+    "pretrained", "turnpoint.training.pretrained:PretrainedPolicySettings"
+)  # warm-started by it
