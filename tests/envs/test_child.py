@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from turnpoint.envs import EnvError
-from turnpoint.envs.child import Child, ChildCrashed, ChildHung, lost_processes
+from turnpoint.envs.child import Child, ChildCrashed, ChildHung, _read_line, _Starving, lost_processes
 
 FAULTY = """
 import os, signal, time
@@ -122,3 +123,35 @@ def test_lost_processes_are_counted_by_reason(child: Child) -> None:
     assert lost_processes([child]) == {
         "lost_processes_hung": 1.0, "lost_processes_crashed": 1.0, "lost_processes_memory": 0.0
     }  # fmt: skip
+
+
+class Clock:
+    """Stands for a process that has had to wait so long for a processor, each time it is asked."""
+
+    def __init__(self, *waited: float) -> None:
+        self.waited = list(waited)
+
+    def seconds(self) -> float:
+        return self.waited.pop(0) if len(self.waited) > 1 else self.waited[0]
+
+
+@pytest.mark.parametrize(("waited", "least", "most"), [((0.0,), 0.1, 0.4), ((0.0, 0.3, 0.3), 0.4, 0.9)])
+def test_waiting_for_a_processor_is_not_the_time_of_a_call(
+    waited: tuple[float, ...], least: float, most: float
+) -> None:
+    source, other = os.pipe()
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        _read_line(source, 0.1, Clock(*waited))
+    assert least <= time.monotonic() - began < most + 5  # a busy machine may be late
+    os.close(source)
+    os.close(other)
+
+
+def test_the_system_tells_how_long_a_process_waits(child: Child) -> None:
+    child.call("count")
+    assert child._process is not None
+    starving = _Starving(child._process.pid)
+    child.call("count")
+    assert 0.0 <= starving.seconds() < 60.0
+    assert _Starving(1 << 22).seconds() == 0.0

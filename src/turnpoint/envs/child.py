@@ -46,9 +46,9 @@ class Child:
     ) -> None:
         """``target``: ``module:attr`` of a callable without arguments that gives the served object.
 
-        ``seconds``: longest call; ``memory_mb``: address space the process may have, beyond which its allocations
-        fail. ``resident_mb``: memory in use above which it is ended after a call, and made anew for the next: against
-        what leaks. Nothing starts before the first call.
+        ``seconds``: longest call, waiting for a processor apart; ``memory_mb``: address space the process may have,
+        beyond which its allocations fail. ``resident_mb``: memory in use above which it is ended after a call, and made
+        anew for the next: against what leaks. Nothing starts before the first call.
         """
         self.target, self.seconds, self.memory_mb, self.resident_mb = target, seconds, memory_mb, resident_mb
         self.lost: Counter[str] = Counter()
@@ -102,7 +102,7 @@ class Child:
         try:
             process.stdin.write(json.dumps(message).encode() + b"\n")
             process.stdin.flush()
-            line = _read_line(process.stdout.fileno(), seconds)
+            line = _read_line(process.stdout.fileno(), seconds, _Starving(process.pid))
         except BrokenPipeError:
             line = b""
         except TimeoutError:
@@ -161,13 +161,37 @@ def lost_processes(children: Sequence[Child]) -> dict[str, float]:
     return {f"lost_processes_{reason}": float(lost[reason]) for reason in REASONS}
 
 
-def _read_line(source: int, seconds: float) -> bytes:
-    """One line, or nothing where the other side is gone. Raises ``TimeoutError``."""
-    deadline, parts = time.monotonic() + seconds, bytearray()
+class _Starving:
+    """How long a process has been ready to run and had to wait for a processor, since this was made."""
+
+    def __init__(self, process: int) -> None:
+        self._path = f"/proc/{process}/schedstat"
+        self._before = self._waited()
+
+    def seconds(self) -> float:
+        """0 where the system does not tell."""
+        return max(0.0, self._waited() - self._before)
+
+    def _waited(self) -> float:
+        try:
+            with open(self._path, "rb") as file:  # noqa: PTH123 (called for every answer)
+                return int(file.read().split()[1]) / 1e9
+        except (OSError, IndexError, ValueError):
+            return 0.0
+
+
+def _read_line(source: int, seconds: float, starving: _Starving) -> bytes:
+    """One line, or nothing where the other side is gone. Raises ``TimeoutError``.
+
+    Time that the process waits for a processor does not count: a busy machine is no fault of what it computes.
+    """
+    began, parts = time.monotonic(), bytearray()
     while not parts.endswith(b"\n"):
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([source], [], [], left)[0]:
+        left = began + seconds + starving.seconds() - time.monotonic()
+        if left <= 0:
             raise TimeoutError
+        if not select.select([source], [], [], left)[0]:
+            continue  # that long, unless it has been starving meanwhile
         part = os.read(source, 1 << 16)
         if not part:
             return b""

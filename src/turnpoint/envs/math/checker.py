@@ -97,6 +97,9 @@ class Service:
 
         logging.disable(logging.CRITICAL)
         self.lib: Any = math_verify
+        self.compare(
+            "1", "\\frac12"
+        )  # what the library sets up at its first use is not the time of an answer
 
     def readable(self, reference: str) -> bool:
         """Whether a reference answer can be parsed."""
