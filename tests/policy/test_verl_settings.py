@@ -84,7 +84,13 @@ def test_what_else_follows_from_ours() -> None:
         ({"verl": {"rollout": {"name": "sglang"}}}, "policy.engine"),
         ({"verl": {"trainer": {"nnodes": 2}}}, "policy.nodes"),
         ({"verl": {"actor.optim": 3}}, "set that instead"),
-        ({"verl": {"rollout.n": 2, "rollout": {"n": 3}}}, "twice"),
+        ({"verl": {"actor.entropy_coeff": 0.1, "actor": {"entropy_coeff": 0.2}}}, "twice"),
+        ({"verl": {"rollout.n": 2}}, "method.group"),
+        ({"verl": {"trainer.v1.trainer_mode": "sync"}}, "would do nothing here"),
+        ({"verl": {"algorithm": {"adv_estimator": "gae"}}}, "advantages are the method's"),
+        ({"verl": {"distillation.enabled": True}}, "teachers are scoring's"),
+        ({"verl": {"model.lora_rank": 8}}, "backend=local"),
+        ({"verl": {"actor.strategy": "megatron"}}, "fsdp2"),
         ({"merge_rows": "trees"}, "merge_rows"),
     ],
 )
@@ -98,9 +104,12 @@ def test_own_verl_settings_pass_through() -> None:
     given = {
         "rollout.gpu_memory_utilization": 0.4,
         "actor": {"fsdp_config": {"param_offload": True}, "optim": {"weight_decay": 0.01}},
-        "trainer.v1.trainer_mode": "sync",
+        "distillation.teacher_models.teacher_model.inference.gpu_memory_utilization": 0.8,
     }
-    assert pass_through(given)["trainer.v1.trainer_mode"] == "sync"
+    assert (
+        pass_through(given)["distillation.teacher_models.teacher_model.inference.gpu_memory_utilization"]
+        == 0.8
+    )
     found = table(verl=given)
     assert found["rollout.gpu_memory_utilization"] == 0.4
     assert found["actor.fsdp_config.param_offload"] is True

@@ -54,6 +54,7 @@ def test_a_method_trains(
         assert record["rows"] == len(rows) > 0
         assert record["update/optimizer_steps"] == 1
         assert abs(record["update/ppo_kl"]) < 1e-5
+        assert record["update/logprob_diff_max"] < 1e-5
         gained = sum(
             float((row.advantages[row.mask] if row.mask is not None else row.advantages).sum())
             for row in rows

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from turnpoint.config import ConfigError
 from turnpoint.policy.protocol import (
     ContextOverflow,
@@ -160,7 +162,8 @@ class VerlPolicy:
     def update(self, rows: Sequence[Row]) -> dict[str, float]:
         """Train on all rows, one optimizer step per mini-batch; returns metrics."""
         self.forget_sessions()
-        metrics = self._updater.update(rows)
+        compared = self._compare(rows)
+        metrics = self._updater.update(rows) | compared
         now = (self.engine.restarts, self._calls.repeated + self._scorer.calls.repeated)
         for name, after, before in zip(
             ("servers_restarted", "calls_repeated"), now, self._counted, strict=True
@@ -168,6 +171,20 @@ class VerlPolicy:
             metrics[name] = float(after - before)
         self._counted = now
         return metrics
+
+    def _compare(self, rows: Sequence[Row]) -> dict[str, float]:
+        """How far the old log-probs of some rows are from the trainer's, before the update moves it."""
+        fitting = [row for row in rows if len(row.prompt_ids) + len(row.response_ids) <= self.context_length]
+        count = min(self.settings.monitor_rows, len(fitting))
+        if not count:
+            return {}
+        chosen = [fitting[i * len(fitting) // count] for i in range(count)]
+        requests = [ScoreRequest(row.prompt_ids, row.response_ids) for row in chosen]
+        scored = self._scorer.logprobs(requests, "live", source="actor")
+        gaps = np.concatenate(
+            [np.abs(new - row.old_logprobs) for new, row in zip(scored, chosen, strict=True)]
+        )
+        return {"logprob_diff_mean": float(gaps.mean()), "logprob_diff_max": float(gaps.max())}
 
     def start_teacher(
         self, *, name: str, model: str, gpus: int, nodes: int, tensor_parallel: int, context: int

@@ -58,6 +58,9 @@ class VerlPolicySettings(PolicySettings):
     scoring: Literal["auto", "servers", "actor"] = "auto"
     """Who computes live log-probs: the rollout servers (checked against the trainer when the policy is built), or
     the trainer; ``auto`` = the servers at temperature 1, where theirs are those of the policy, and else the trainer."""
+    monitor_rows: NonNegativeInt = 16
+    """Rows of each update whose old log-probs are compared with the trainer's before it (``logprob_diff_mean`` and
+    ``logprob_diff_max`` in the metrics); 0 = none."""
     mini_batch_rows: PositiveInt | None = None
     """Rows per optimizer step; None = all rows in one step."""
     token_budget: PositiveInt = 16384

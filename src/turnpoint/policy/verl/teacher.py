@@ -14,6 +14,7 @@ from verl.single_controller.ray import ResourcePoolManager
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.rollout.llm_server import LLMServerClient
 
+from turnpoint.config import ConfigError
 from turnpoint.policy.protocol import Floats
 from turnpoint.policy.verl.loop import LoopThread
 
@@ -50,7 +51,13 @@ class TeacherServers:
             teacher.inference.response_length = context - context // 2
         pool = f"turnpoint_teacher_{name}"
         pools = ResourcePoolManager(resource_pool_spec={pool: [gpus] * nodes}, mapping={"teacher": pool})
-        pools.create_resource_pool()
+        try:
+            pools.create_resource_pool()
+        except ValueError as error:
+            raise ConfigError(
+                f"there is no room for a teacher of {nodes} x {gpus} GPUs beside the policy: {error}; add GPUs to the "
+                "Ray cluster, or lower scoring.gpus_per_node"
+            ) from error
         self._pool = pools.get_resource_pool("teacher")
         wanted = omega_conf_to_dataclass(config.distillation)
         (chosen,) = wanted.teacher_models.values()

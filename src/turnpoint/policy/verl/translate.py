@@ -30,6 +30,26 @@ ROOTS = (
 )
 """Sections of verl's config that a pass-through may name in full; other names are taken below ``actor_rollout_ref``."""
 
+POOL = "distillation.teacher_models.teacher_model.inference."
+"""What may be passed on for the servers of the teacher pool."""
+UNUSED = {
+    "trainer": "the training loop is turnpoint's: see train, eval and loggers",
+    "data": "tasks come from env, lengths from policy.context_length and rollout.max_response_tokens",
+    "algorithm": "advantages are the method's",
+    "reward": "rewards are the environment's",
+    "critic": "no method has a critic",
+    "distillation": f"teachers are scoring's; only {POOL}… is passed on",
+    f"{ROLLOUT}.n": "how many episodes a task has is the method's (method.group)",
+    f"{ROLLOUT}.agent": "episodes are played by turnpoint",
+    f"{ROLLOUT}.multi_turn": "episodes are played by turnpoint",
+    f"{ROLLOUT}.val_kwargs": "evaluation is eval's",
+    f"{MODEL}.lora": "this adapter writes whole models; train adapters with backend=local",
+    f"{MODEL}.lora_rank": "this adapter writes whole models; train adapters with backend=local",
+    f"{MODEL}.lora_adapter_path": "this adapter writes whole models; train adapters with backend=local",
+    f"{ACTOR}.strategy": "this adapter reads FSDP's checkpoints (fsdp2)",
+}
+"""Sections and names of verl's config that nothing here would read, or that it cannot work with, and why."""
+
 MAPPING: dict[str, str] = {
     "model": f"{MODEL}.path",
     "nodes, gpus_per_node": "trainer.nnodes, trainer.n_gpus_per_node",
@@ -70,6 +90,9 @@ def refuse_unfit(settings: VerlPolicySettings) -> None:
                     f"policy.verl sets {name}, which follows from policy's own settings ({_source(ours)}); "
                     "set that instead"
                 )
+        for unused, why in UNUSED.items():
+            if (name == unused or name.startswith(unused + ".")) and not name.startswith(POOL):
+                raise ConfigError(f"policy.verl sets {name}, which would do nothing here: {why}")
 
 
 def _faults(settings: VerlPolicySettings) -> Iterator[str]:
