@@ -42,7 +42,10 @@ def test_a_sound_backend_gives_a_table_and_exit_code_0(smoke) -> None:
 
 
 class Careless(LocalPolicy):
+    """Repeats a row, and talks."""
+
     def update(self, rows):
+        print("engine: updating")
         return super().update([*rows, rows[0]])
 
 
@@ -53,6 +56,7 @@ def test_a_violated_assertion_is_exit_code_1_and_in_the_json(smoke, tmp_path: Pa
     result = smoke(*arguments, "policy.context_length=256")
     report = json.loads(result.stdout)
     assert result.exit_code == 1
+    assert "engine: updating" in result.stderr
     assert (report["ok"], report["device"], report["model"]) == (False, "cpu", str(model))
     (run,) = report["runs"]
     assert [a["name"] for a in run["assertions"]] == list(ASSERTIONS)

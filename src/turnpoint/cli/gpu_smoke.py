@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,7 +51,7 @@ def gpu_smoke(
     """
     from turnpoint.config import ConfigError
 
-    with user_faults(), _model(model) as folder:
+    with user_faults(), _model(model) as folder, _engines_to_stderr():
         from turnpoint.testing import smoke as smokes
 
         for name in dtype or DTYPES:
@@ -83,7 +85,23 @@ def _model(given: Path | None) -> Iterator[Path]:
     from turnpoint.testing.tiny_model import write_tiny_model
 
     with tempfile.TemporaryDirectory() as folder, without_progress_bars():
-        yield write_tiny_model(Path(folder) / "tiny", context=2048, width=32)
+        yield write_tiny_model(
+            Path(folder) / "tiny", context=2048, width=128
+        )  # heads of 64, which GPU kernels take
+
+
+@contextmanager
+def _engines_to_stderr() -> Iterator[None]:
+    """What engines and their processes write to standard output goes to standard error; it is the report's alone."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _note(assertion: Assertion) -> None:
