@@ -11,6 +11,9 @@ import os
 os.environ["VERL_USE_EXTERNAL_PLUGINS"] = "none"  # before the first import of verl: nothing but the test kit
 
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # a cluster for these tests alone
+os.environ.setdefault(
+    "RAY_memory_monitor_refresh_ms", "0"
+)  # it ends workers when others use the machine's memory
 
 import asyncio
 from collections.abc import Iterator

@@ -98,10 +98,11 @@ def test_without_restarts_left_the_error_counts_what_is_lost(
 
 
 def test_a_call_that_takes_too_long_is_a_typed_error(policy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_all(policy, requests(1))  # the servers have the weights: nothing waits for them below
     settings = policy.settings.model_copy(update={"call_seconds": 0.05})
     monkeypatch.setattr(policy.engine, "settings", settings)
     for replica in policy.engine.servers.rollout_replicas:
-        replica.servers[0].hang.remote(1.0)
+        replica.servers[0].hang.remote(3.0)
     with pytest.raises(EngineError, match=r"policy.call_seconds \(0.05\)"):
         run_all(policy, requests(4))
     monkeypatch.setattr(policy.engine, "settings", policy.settings)
