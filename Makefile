@@ -10,7 +10,7 @@ WORKERS ?= 2
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup quickstart test core lint types test-browser test-verl test-alfworld test-tau2 test-adapters test-repo test-dense test-exchange test-smollm test-vllm clean
+.PHONY: help setup quickstart test core lint types check-envs test-browser test-verl test-alfworld test-tau2 test-adapters test-repo test-dense test-exchange test-smollm test-vllm clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -36,6 +36,9 @@ types: setup
 
 core: setup
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/browser --ignore=tests/verl --ignore=tests/verl_train --ignore=tests/foreign --ignore=tests/real_alfworld --ignore=tests/real_tau2 --ignore=tests/real_repo --ignore=tests/real_dense --ignore=tests/real_adapters --ignore=tests/real_verifiers --ignore=tests/real_smollm --ignore=tests/real_vllm
+
+check-envs: setup  ## Prove the contract of every environment that is installed, with 500 resets each.
+	$(BIN)/turnpoint envs check all || test $$? -eq 3
 
 test-browser:  ## Browser tests of the report and the inspector (needs Chromium).
 	scripts/test-browser.sh
