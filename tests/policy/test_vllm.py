@@ -276,6 +276,29 @@ def test_bounds_follow_the_engine_s_data_type() -> None:
     assert VllmPolicySettings(model="m", max_logprob_diff=0.2).bound == 0.2
 
 
+def test_adapters_are_merged_for_the_engine(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine samples from whole weights: what the adapters make of the model."""
+    import copy
+
+    policy = make()
+    other = copy.deepcopy(policy.network.model)
+    for parameter in other.parameters():
+        parameter.data.mul_(1.1)
+
+    class Adapters:
+        def merged(self, model: Any) -> Any:
+            assert model is policy.network.model
+            return other
+
+    monkeypatch.setattr(policy.network, "adapters", Adapters(), raising=False)
+    pairs = play(policy)
+    monkeypatch.setattr(policy.network, "adapters", None, raising=False)
+    assert largest_gap(policy, pairs) > 0.01
+    policy.network.model.load_state_dict(other.state_dict())
+    policy.trainer.engine.forget()
+    assert largest_gap(policy, pairs) < 1e-5
+
+
 # ---- checkpoints ------------------------------------------------------------------------------
 
 

@@ -139,7 +139,7 @@ def needs(plan: Plan) -> dict[str, float]:
     trained_width = width if lora is None else 4
     masters = 4 if trained_width < 4 else 0
     moments = _MOMENTS[settings.optimizer.kind] if hasattr(settings, "optimizer") else 8
-    found = {
+    found: dict[str, float] = {
         "weights": count * width,
         "adapters": 0 if lora is None else trained * trained_width,
         "gradients": trained * (trained_width + masters),

@@ -57,6 +57,11 @@ class VllmPolicy:
         """What of the engine's counts was reported."""
 
     @property
+    def network(self) -> Any:
+        """The trainer's network."""
+        return self.trainer.network
+
+    @property
     def temperature(self) -> float:
         """Sampling and training temperature."""
         return self.trainer.temperature
