@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from turnpoint.envs.protocol import Capabilities, EnvError, Knowledge
@@ -26,8 +28,12 @@ class Place(Protocol):
 class AdapterEnv:
     """A playable copy. Its process may be replaced while it plays: the episode is then replayed and verified."""
 
-    def __init__(self, kind: str, capabilities: Capabilities, seat: Place) -> None:
+    def __init__(
+        self, kind: str, capabilities: Capabilities, seat: Place, actions: Sequence[str] = ()
+    ) -> None:
+        """``actions``: what a random agent tries where none are listed."""
         self.capabilities = capabilities
+        self._tries = tuple(actions)
         self._kind, self._seat = kind, seat
         self._task: Task | None = None
         self._actions: list[str] = []
@@ -94,6 +100,11 @@ class AdapterEnv:
     def best_actions(self, knowledge: Knowledge = "full") -> list[str]:
         """Not supported."""
         raise EnvError(f"'{self._kind}' has no oracle")
+
+    def random_action(self, rng: random.Random) -> str:
+        """One of the actions that are known to exist, else a word of what was shown last."""
+        words = self._tries or str(self._last.get("text", "")).split() or ("nothing",)
+        return rng.choice(words)
 
     def close(self) -> None:
         """Give the game up; the suite keeps its processes."""

@@ -13,7 +13,7 @@ from turnpoint.envs.protocol import EnvError
 
 CHILD = "turnpoint.envs.adapters.host:ChildHost"
 _numbers = itertools.count(1)
-_OPEN_SECONDS = 120.0
+_OPEN_SECONDS = 300.0
 """Making a game: importing its library on a busy machine takes its time."""
 
 

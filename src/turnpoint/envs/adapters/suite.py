@@ -71,7 +71,7 @@ class AdapterSuite:
     def make(self) -> AdapterEnv:
         """A new copy; copies share the suite's processes in turn."""
         settings = self.settings.model_dump(mode="json")
-        return AdapterEnv(self.name, self.capabilities, self.pool.seat(settings))
+        return AdapterEnv(self.name, self.capabilities, self.pool.seat(settings), self.actions)
 
     def counters(self) -> dict[str, float]:
         """Processes that were replaced, by reason."""

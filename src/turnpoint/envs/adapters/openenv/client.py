@@ -55,7 +55,8 @@ class Session:
 
         try:
             socket = self._open()
-            with suppress(ConnectionClosed):  # a server that refuses a session says why, and closes it at once
+            # A server that refuses a session says why and closes it at once: the reason can still be read.
+            with suppress(ConnectionClosed):
                 socket.send(json.dumps({"type": kind, "data": data}))
             raw = socket.recv(timeout=self._seconds)
         except TimeoutError:

@@ -31,7 +31,7 @@ class ReasoningSuite(AdapterSuite):
             settings.capabilities,
             instructions=ASK if settings.answer == "whole" else ASK_TAGS,
             instruction="solve the problem.",
-            actions=("0", "1", " ".join((RIGHT, PARTLY, WRONG, NO_ANSWER))),
+            actions=("0", "1", *(RIGHT, PARTLY, WRONG, NO_ANSWER)),
         )
         for split in ("train", "valid"):
             _ = self.tasks(split)[: len(settings.datasets)]
