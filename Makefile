@@ -67,7 +67,7 @@ test-adapters: setup  ## The adapters against Gymnasium, OpenEnv, skyrl-gym, ver
 test-smollm: setup  ## A real chat model (SmolLM2) on a CPU, LoRA and the 8-bit optimizer (93 MB of weights).
 	scripts/test-smollm.sh
 
-test-vllm: setup  ## Rollouts by a real vLLM engine on a CPU (own environment, 1.9 GB).
+test-vllm: setup  ## Rollouts and teachers by a real vLLM engine on a CPU (own environment, 1.2 GB).
 	scripts/test-vllm.sh
 
 clean:  ## Remove environments and caches.
