@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
 from turnpoint.envs.protocol import Capabilities, EnvError, Knowledge
 from turnpoint.envs.repo_repair import oracle, text
 from turnpoint.envs.repo_repair.actions import Command, Misunderstood, parse
+from turnpoint.envs.repo_repair.drawing import draw
 from turnpoint.envs.repo_repair.editing import edited
 from turnpoint.envs.repo_repair.judge import Verdict, judge
 from turnpoint.envs.repo_repair.proposals import squeezed
@@ -78,6 +80,10 @@ class RepoRepairEnv:
         """Actions towards the repaired repository; ``observed`` runs the tests and opens the file before."""
         ask = oracle.best_observed if knowledge == "observed" else oracle.best_full
         return ask(self._current(), self._tests(), listed=self._listed)
+
+    def random_action(self, rng: random.Random) -> str:
+        """Something to try, drawn without knowing the fault."""
+        return draw(self._current().tree, rng)
 
     def close(self) -> None:
         """Forget the episode."""

@@ -111,11 +111,9 @@ def _packages(source: str) -> Iterator[tuple[str, dict[str, File]]]:
 
 
 def _is_project(folder: Path) -> bool:
-    return any(
-        _is_test(file) for pattern in ("*.py", "*/*.py", "*/*/*.py") for file in folder.glob(pattern)
-    ) and any(
-        not _is_test(file) for pattern in ("*.py", "*/*.py", "*/*/*.py") for file in folder.glob(pattern)
-    )
+    """Whether a folder is one package with its tests, and not a folder of such."""
+    marks = ("pyproject.toml", "setup.py", "setup.cfg", "tests", "test")
+    return any((folder / mark).exists() for mark in marks) or any(map(_is_test, folder.glob("*.py")))
 
 
 def _is_test(file: Path) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from turnpoint.envs.repo_repair.actions import edit_line
-from turnpoint.envs.repo_repair.builder import listed_changes
+from turnpoint.envs.repo_repair.builder import listed_changes, with_line
 from turnpoint.envs.repo_repair.records import Change, Record
 from turnpoint.envs.repo_repair.tree import Repository, Tree
 
@@ -31,6 +31,12 @@ class Proposals:
             found.setdefault(squeezed(edit_line(path, change.line, change.text)), change)
         return found
 
+    @cached_property
+    def solved(self) -> frozenset[str]:
+        """Keys of the trees that are repaired: the builder tried every change that is listed."""
+        trees = (self._tree.write(c.path, _changed(self._tree, c)) for c in self.record.fixes)
+        return frozenset(tree.key for tree in trees)
+
     def actions(self, path: str) -> tuple[str, ...]:
         """The edits of an open file, in the order of its lines."""
         return tuple(edit_line(path, c.line, c.text) for c in self.changes(path).values())
@@ -40,6 +46,10 @@ class Proposals:
         return tuple(
             edit_line(path, c.line, c.text) for c in self.changes(path).values() if c in self.record.fixes
         )
+
+
+def _changed(tree: Tree, change: Change) -> str:
+    return with_line(tree.text(change.path), change.line, change.text)
 
 
 def squeezed(action: str) -> str:

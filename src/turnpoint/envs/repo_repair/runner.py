@@ -66,16 +66,24 @@ class Runner:
 
         ``canary``: add a test that must fail; a run in which it passes was tampered with, and has only a fault.
         """
-        return self._run(_Job(tree, tuple(selection), canary))
+        try:
+            return self._run(_Job(tree, tuple(selection), canary))
+        except _OutOfTime as late:
+            return late.result
 
     def _fresh(self, job: _Job) -> Result:
+        """Run; what the wall clock ended is not remembered, since another time it may come to its end."""
         files, name = job.tree.files(), ""
         selection = list(job.selection)
         if job.canary:
             name = f"test_{secrets.token_hex(6)}.py"
             files[name] = File(b"def test_it():\n    assert [] == [0]\n")
             selection.append(name)
-        return read(self.sandbox.run(files, arguments=[*_ARGUMENTS, *selection]), name)
+        ran = self.sandbox.run(files, arguments=[*_ARGUMENTS, *selection])
+        result = read(ran, name)
+        if ran.ended == "time":
+            raise _OutOfTime(result)
+        return result
 
     def lines(self, tree: Tree, selection: Sequence[str]) -> Result:
         """Like ``run``, with the executed lines."""
@@ -102,6 +110,14 @@ class Runner:
         for fact in ran.facts:
             facts[int(fact["variant"])].append(fact)
         return [read(Ran(ran.code, "", ended=ran.ended, facts=own)) for own in facts]
+
+
+class _OutOfTime(Exception):
+    """Carries a result past the memory of results."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__()
+        self.result = result
 
 
 class _Job:

@@ -30,10 +30,10 @@ class SandboxSettings(Settings):
     python: Path | None = None
     """Interpreter that runs the tests and has pytest and all they need; None = this one, with nothing of its
     site-packages but pytest and what a task names."""
-    seconds: PositiveFloat = 60.0
-    """Wall clock of a run."""
-    cpu_seconds: PositiveInt = 60
-    """CPU time of each process of a run."""
+    seconds: PositiveFloat = 90.0
+    """Wall clock of a run; on a busy machine another one may pass, so its results are not remembered."""
+    cpu_seconds: PositiveInt = 30
+    """CPU time of each process of a run: what ends loops without an end."""
     memory_mb: PositiveInt = 1024
     """Memory of all processes of a run together, and address space of each."""
     processes: PositiveInt = 64
