@@ -17,11 +17,11 @@ pytestmark = pytest.mark.adapters
 
 
 def make(game_id: str, **settings: Any) -> AdapterSuite:
-    return TextArenaSettings.model_validate({"game_id": game_id, **settings}).build()
+    return TextArenaSettings.model_validate({"game_id": game_id, "processes": 0, **settings}).build()
 
 
 def test_a_game_for_one_keeps_the_contract_for_five_hundred_resets() -> None:
-    report = check_env(make("GuessTheNumber-v0"), tasks=3)
+    report = check_env(make("GuessTheNumber-v0", processes=1), tasks=3)
     assert report.ok, report.failures
 
 
