@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +50,8 @@ class VerlPolicy:
         from turnpoint.policy.verl.scoring import Scorer
         from turnpoint.policy.verl.update import Updater
 
-        self.engine = VerlEngine(settings, self.config)
+        with redirect_stdout(sys.stderr):  # verl prints what it starts; stdout is for results
+            self.engine = VerlEngine(settings, self.config)
         self.capabilities = PolicyCapabilities(
             reference=settings.with_reference, sessions=True, full_distribution=False
         )
@@ -192,15 +195,16 @@ class VerlPolicy:
         """A frozen model on verl's teacher pool, on GPUs beside this policy's; ``close`` it to give them back."""
         from turnpoint.policy.verl.teacher import TeacherServers
 
-        servers = TeacherServers(
-            self.config,
-            name=name,
-            model=model,
-            gpus=gpus,
-            nodes=nodes,
-            tensor_parallel=tensor_parallel,
-            context=context,
-        )
+        with redirect_stdout(sys.stderr):
+            servers = TeacherServers(
+                self.config,
+                name=name,
+                model=model,
+                gpus=gpus,
+                nodes=nodes,
+                tensor_parallel=tensor_parallel,
+                context=context,
+            )
         self._teachers.append(servers)
         return servers
 
