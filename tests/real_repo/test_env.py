@@ -14,9 +14,14 @@ from turnpoint.cli import app
 from turnpoint.envs.check import check_env
 from turnpoint.envs.protocol import Env, EnvDataError
 from turnpoint.envs.repo_repair import sandbox as sandbox_module
-from turnpoint.envs.repo_repair.example import CODE, TESTS, record, write
+from turnpoint.envs.repo_repair.clones import git, read_clone
+from turnpoint.envs.repo_repair.example import CODE, FAILING, PASSING, TESTS, record, write
+from turnpoint.envs.repo_repair.patches import make_patch
+from turnpoint.envs.repo_repair.prepare import prepare
+from turnpoint.envs.repo_repair.records import Clone
 from turnpoint.envs.repo_repair.settings import RepoRepairSettings, SandboxSettings
 from turnpoint.envs.repo_repair.suite import RepoRepairSuite
+from turnpoint.envs.repo_repair.tree import Repository, Tree
 from turnpoint.records import Step
 from turnpoint.training.loop import Trainer
 from turnpoint.training.metrics import read_metrics
@@ -277,6 +282,44 @@ def test_a_bubblewrap_that_cannot_is_refused(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(sandbox_module.shutil, "which", lambda name: str(broken))
     with pytest.raises(EnvDataError, match=r"No permissions.*never run outside a sandbox"):
         sandbox_module.Sandbox(SandboxSettings())
+
+
+def test_swebench_instances_are_played_with_hidden_tests(tmp_path: Path) -> None:
+    clone = tmp_path / "clones" / "owner__tool"
+    (clone / "tests").mkdir(parents=True)
+    (clone / "tool.py").write_text(CODE.replace("a > b", "a < b"))
+    (clone / "tests" / "test_tool.py").write_text("def test_old(): pass\n")
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "base"]):
+        git(clone, "-c", "user.name=t", "-c", "user.email=t@t", *command)
+    base = Tree(Repository("tool", read_clone(Clone(str(clone), "HEAD"))))
+    row = {
+        "instance_id": "owner__tool-1",
+        "repo": "owner/tool",
+        "base_commit": git(clone, "rev-parse", "HEAD").decode().strip(),
+        "problem_statement": "larger() gives the smaller one.",
+        "patch": make_patch(base.write("tool.py", CODE)),
+        "test_patch": make_patch(base.write("tests/test_tool.py", TESTS)),
+        "FAIL_TO_PASS": json.dumps(FAILING),
+        "PASS_TO_PASS": json.dumps(PASSING),
+    }
+    (tmp_path / "instances.json").write_text(json.dumps([row]))
+    order = tmp_path / "order.yaml"
+    order.write_text(json.dumps({"swebench": str(tmp_path / "instances.json"), "clones": str(clone.parent)}))
+    assert prepare(order, tmp_path / "out")["tasks"] == 1
+    suite = RepoRepairSettings(tasks=str(tmp_path / "out" / "tasks.jsonl")).build()
+    (task,) = suite.tasks("valid")
+    with pytest.raises(EnvDataError, match="split: divided"):
+        suite.tasks("train")
+    env = suite.make()
+    env.reset(task)
+    assert play(env, "test").observation.text == "0 failed, 1 passed."
+    assert "test_half" not in play(env, "open tests/test_tool.py").observation.text
+    assert env.distance() == 2
+    assert not play(env, "submit").success
+    env.reset(task)
+    assert play(env, env.best_actions("full")[0], "submit").success
+    with pytest.raises(EnvDataError, match="actions: open"):
+        RepoRepairSettings(tasks=suite.settings.tasks, actions="listed").build()
 
 
 SMALL = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import NonNegativeInt, PositiveInt, ValidationError
@@ -41,6 +41,8 @@ class BuildSettings(Settings):
     """SWE-bench instances (``.json``, ``.jsonl``, ``.parquet``), instead of ``sources``."""
     clones: Path | None = None
     """Folder with a git clone of each of their repositories, as ``owner__name`` or ``name``."""
+    split: Literal["train", "valid", "divided"] = "valid"
+    """Split of the instances; ``divided``: a fifth of them, by a hash, is ``valid``."""
     sandbox: SandboxSettings = SandboxSettings()
     """Where tests run while faults are tried."""
 
@@ -56,7 +58,7 @@ def prepare(source: Path, folder: Path) -> dict[str, Any]:
     if settings.swebench is not None:
         from turnpoint.envs.repo_repair.swebench import instances_to_tasks
 
-        return instances_to_tasks(settings.swebench, settings.clones, out)
+        return instances_to_tasks(settings.swebench, settings.clones, out, settings.split)
     packages = dict(package for name in settings.sources for package in _packages(name))
     if not packages:
         raise EnvDataError(f"'{source}' names no package; give sources, or swebench and clones")

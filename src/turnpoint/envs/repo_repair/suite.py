@@ -63,6 +63,11 @@ class RepoRepairSuite:
         """Tasks of ``train`` or ``valid``, in the order of the file."""
         if split not in self._tasks:
             raise EnvDataError(f"repo_repair has no split '{split}'; use train or valid")
+        if not self._tasks[split]:
+            raise EnvDataError(
+                f"tasks: '{self.settings.tasks}' has none of split {split}; build more of them or, for "
+                "SWE-bench, prepare it with split: divided"
+            )
         return self._tasks[split]
 
     def make(self) -> RepoRepairEnv:

@@ -19,6 +19,7 @@ from turnpoint.envs.repo_repair.records import Clone, Record, write_tasks
 from turnpoint.envs.repo_repair.settings import RepoRepairSettings
 from turnpoint.envs.repo_repair.shelf import Shelf, handed_in
 from turnpoint.envs.repo_repair.tree import Tree
+from turnpoint.envs.seeded import split_of
 from turnpoint.records import Episode
 
 HARNESS = "swebench.harness.run_evaluation"
@@ -72,10 +73,12 @@ def _tests(value: Any, where: str) -> list[str]:
     return [str(test) for test in tests]
 
 
-def instances_to_tasks(instances: Path, clones: Path | None, out: Path) -> dict[str, Any]:
+def instances_to_tasks(
+    instances: Path, clones: Path | None, out: Path, split: str = "valid"
+) -> dict[str, Any]:
     """Write a file of tasks over local clones; gives counts, the hash, and what was left out and why.
 
-    Raises ``EnvDataError`` if no instance can be used.
+    ``split``: that of all instances, or ``divided``. Raises ``EnvDataError`` if no instance can be used.
     """
     if clones is None:
         raise EnvDataError("swebench instances need clones: a folder with a git clone of each repository")
@@ -85,7 +88,7 @@ def instances_to_tasks(instances: Path, clones: Path | None, out: Path) -> dict[
     for row in read_instances(instances):
         try:
             clone = Clone(str(_clone_of(row["repo"], clones).resolve()), str(row["base_commit"]))
-            records.append(_record(row, clone))
+            records.append(_record(row, clone, split))
         except (EnvError, EnvDataError) as error:
             left_out[str(row["instance_id"])] = str(error)
         else:
@@ -104,7 +107,7 @@ def _clone_of(repository: str, clones: Path) -> Path:
     raise EnvDataError(f"there is no clone of {repository} in '{clones}'; git clone it to {owner}__{name}")
 
 
-def _record(row: Mapping[str, Any], clone: Clone) -> Record:
+def _record(row: Mapping[str, Any], clone: Clone, split: str) -> Record:
     files = read_clone(clone)
     return Record(
         id=str(row["instance_id"]),
@@ -113,7 +116,7 @@ def _record(row: Mapping[str, Any], clone: Clone) -> Record:
         fail_to_pass=tuple(row["FAIL_TO_PASS"]),
         pass_to_pass=tuple(row["PASS_TO_PASS"]),
         type=str(row["repo"]),
-        split="valid",
+        split=split_of(str(row["instance_id"])) if split == "divided" else split,
         gold=apply_patch(files, str(row["patch"])),
         tests=apply_patch(files, str(row["test_patch"])),
     )
