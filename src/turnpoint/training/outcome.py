@@ -22,7 +22,9 @@ def interval_text(value: dict[str, Any]) -> str:
 
 def spent_lines(records: list[dict[str, Any]]) -> list[str]:
     """What each teacher cost in the whole run, from the records of its steps."""
-    last: dict[str, Any] = next((record for record in reversed(records) if record.get("kind", "train") == "train"), {})
+    last: dict[str, Any] = next(
+        (record for record in reversed(records) if record.get("kind", "train") == "train"), {}
+    )
     accounts: dict[str, dict[str, float]] = {}
     for name, value in last.items():
         if name.startswith("spent/") and name.count("/") == 2 and value is not None:
