@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from turnpoint.envs import EnvError
-from turnpoint.envs.child import Child, ChildCrashed, ChildHung, _read_line, _Starving, lost_processes
+from turnpoint.envs.child import Child, ChildCrashed, ChildHung, _read_line, lost_processes
+from turnpoint.envs.family import Starving
 
 FAULTY = """
 import os, signal, time
@@ -151,7 +152,7 @@ def test_waiting_for_a_processor_is_not_the_time_of_a_call(
 def test_the_system_tells_how_long_a_process_waits(child: Child) -> None:
     child.call("count")
     assert child._process is not None
-    starving = _Starving(child._process.pid)
+    starving = Starving(child._process.pid)
     child.call("count")
     assert 0.0 <= starving.seconds() < 60.0
-    assert _Starving(1 << 22).seconds() == 0.0
+    assert Starving(1 << 22).seconds() == 0.0

@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import IO, Any
 
+from turnpoint.envs.family import Starving
 from turnpoint.envs.protocol import EnvError
 
 _START_SECONDS = 120.0
@@ -102,7 +103,7 @@ class Child:
         try:
             process.stdin.write(json.dumps(message).encode() + b"\n")
             process.stdin.flush()
-            line = _read_line(process.stdout.fileno(), seconds, _Starving(process.pid))
+            line = _read_line(process.stdout.fileno(), seconds, Starving(process.pid))
         except BrokenPipeError:
             line = b""
         except TimeoutError:
@@ -161,26 +162,7 @@ def lost_processes(children: Sequence[Child]) -> dict[str, float]:
     return {f"lost_processes_{reason}": float(lost[reason]) for reason in REASONS}
 
 
-class _Starving:
-    """How long a process has been ready to run and had to wait for a processor, since this was made."""
-
-    def __init__(self, process: int) -> None:
-        self._path = f"/proc/{process}/schedstat"
-        self._before = self._waited()
-
-    def seconds(self) -> float:
-        """0 where the system does not tell."""
-        return max(0.0, self._waited() - self._before)
-
-    def _waited(self) -> float:
-        try:
-            with open(self._path, "rb") as file:  # noqa: PTH123 (called for every answer)
-                return int(file.read().split()[1]) / 1e9
-        except (OSError, IndexError, ValueError):
-            return 0.0
-
-
-def _read_line(source: int, seconds: float, starving: _Starving) -> bytes:
+def _read_line(source: int, seconds: float, starving: Starving) -> bytes:
     """One line, or nothing where the other side is gone. Raises ``TimeoutError``.
 
     Time that the process waits for a processor does not count: a busy machine is no fault of what it computes.

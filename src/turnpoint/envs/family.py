@@ -33,6 +33,25 @@ def children_cpu() -> float:
     return total
 
 
+class Starving:
+    """How long a process has been ready to run and had to wait for a processor, since this was made."""
+
+    def __init__(self, process: int) -> None:
+        self._path = f"/proc/{process}/schedstat"
+        self._before = self._waited()
+
+    def seconds(self) -> float:
+        """0 where the system does not tell."""
+        return max(0.0, self._waited() - self._before)
+
+    def _waited(self) -> float:
+        try:
+            with open(self._path, "rb") as file:  # noqa: PTH123 (called for every answer)
+                return int(file.read().split()[1]) / 1e9
+        except (OSError, IndexError, ValueError):
+            return 0.0
+
+
 def _children(process: int) -> list[int]:
     tasks = Path(f"/proc/{process}/task")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Iterable
@@ -24,6 +25,7 @@ from turnpoint.envs.checks.walks import (
     seek,
     short,
 )
+from turnpoint.envs.family import Starving
 from turnpoint.envs.protocol import Env, EnvError
 from turnpoint.records import Step, Task
 
@@ -115,9 +117,9 @@ def junk(bench: Bench) -> Outcome:
     for task in bench.tasks[:2]:
         for text in (*JUNK, HUGE):
             env.reset(task)
-            begin = time.perf_counter()
+            begin, starving = time.perf_counter(), Starving(os.getpid())
             step = _answer(env, text)
-            if time.perf_counter() - begin > _SLOW:
+            if time.perf_counter() - begin - starving.seconds() > _SLOW:  # a busy machine is not its fault
                 raise CheckFailed(f"task {task.id}: action {short(text)} took longer than {_SLOW:g} s")
             if step.effective and bench.suite.capabilities.admissible:
                 raise CheckFailed(f"task {task.id}: action {short(text)} was accepted, but is not admissible")
