@@ -19,6 +19,8 @@ from turnpoint.envs.seeded import split_of
 BUILDER_VERSION = 1
 """In the header of built files; raised whenever a seed gives other tasks."""
 _BATCH = 40
+_SLOWER = 4
+"""How many times longer a run with a fault may take than one without."""
 _TOLD = 5
 """Failing tests that the problem text names."""
 
@@ -46,7 +48,7 @@ def build(
     Raises ``EnvDataError`` if no test passes, or tests pass only now and then.
     """
     tree = Tree(Repository(name, files))
-    whole = _steady(name, tree, runner)
+    sound = _steady(name, tree, runner)
     faults = [(path, m) for path in _sources(tree) for m in mutations(tree.text(path))]
     random.Random(f"repo_repair/{seed}/{name}").shuffle(faults)
     records: list[Record] = []
@@ -54,14 +56,14 @@ def build(
     for start in range(0, len(faults), _BATCH):
         batch = faults[start : start + _BATCH]
         variants = [{path: with_line(tree.text(path), m.line, m.text)} for path, m in batch]
-        for (path, m), result in zip(batch, runner.each(tree, variants), strict=True):
+        for (path, m), result in zip(batch, runner.each(tree, variants, cpu_each=sound.cpu), strict=True):
             if len(records) == count:
-                return Built(records, tried, len(whole))
+                return Built(records, tried, len(sound.passed))
             tried += 1
-            record = _record(name, tree, Change(path, m.line, m.text), m.rule, whole, result, runner)
+            record = _record(name, tree, Change(path, m.line, m.text), m.rule, sound, result, runner)
             if record is not None:
                 records.append(_named(record, len(records), requires))
-    return Built(records, tried, len(whole))
+    return Built(records, tried, len(sound.passed))
 
 
 def with_line(text: str, number: int, line: str) -> str:
@@ -71,14 +73,23 @@ def with_line(text: str, number: int, line: str) -> str:
     return "\n".join(lines)
 
 
-def _steady(name: str, tree: Tree, runner: Runner) -> frozenset[str]:
-    first, again = (runner.each(tree, [{}], ())[0] for _ in range(2))
+class _Sound(NamedTuple):
+    """The repository without a fault."""
+
+    passed: frozenset[str]
+    """Tests that pass, twice."""
+    cpu: float
+    """CPU time after which a run with a fault has lost its way."""
+
+
+def _steady(name: str, tree: Tree, runner: Runner) -> _Sound:
+    first, again = runner.run(tree), runner.run(tree)
     if first.fault or not first.passed:
         reason = (
             first.fault or "; ".join(f"{f.id}: {f.text[-200:]}" for f in first.failed[:2]) or "there are none"
         )
         raise EnvDataError(f"package '{name}': no test of it passes as it is ({reason})")
-    return first.passed & again.passed
+    return _Sound(first.passed & again.passed, max(1.0, _SLOWER * first.cpu))
 
 
 def _sources(tree: Tree) -> list[str]:
@@ -86,10 +97,10 @@ def _sources(tree: Tree) -> list[str]:
 
 
 def _record(
-    name: str, tree: Tree, fault: Change, rule: str, whole: frozenset[str], result: Result, runner: Runner
+    name: str, tree: Tree, fault: Change, rule: str, sound: _Sound, result: Result, runner: Runner
 ) -> Record | None:
     """The task of a fault; None if no test notices it, all do, or the run breaks off."""
-    failing, passing = sorted(whole - result.passed), sorted(whole & result.passed)
+    failing, passing = sorted(sound.passed - result.passed), sorted(sound.passed & result.passed)
     if result.fault or not failing or not passing:
         return None
     broken = tree.write(fault.path, with_line(tree.text(fault.path), fault.line, fault.text))
@@ -97,7 +108,7 @@ def _record(
     if seen.fault or set(failing) & seen.passed:
         return None  # it fails only now and then, or only together with others
     undone = Change(fault.path, fault.line, tree.text(fault.path).split("\n")[fault.line - 1])
-    fixes = _fixes(broken, undone, seen.lines, failing, whole, runner)
+    fixes = _fixes(broken, undone, seen.lines, failing, sound, runner)
     return Record(
         id="",
         repository=name,
@@ -116,7 +127,7 @@ def _fixes(
     undone: Change,
     lines: frozenset[tuple[str, int]],
     failing: Sequence[str],
-    whole: frozenset[str],
+    sound: _Sound,
     runner: Runner,
 ) -> tuple[Change, ...]:
     """Every listed change of one line that repairs ``broken``; lines that failing tests do not reach cannot."""
@@ -131,11 +142,14 @@ def _fixes(
     for start in range(0, len(tried), _BATCH):
         batch = tried[start : start + _BATCH]
         variants = [{c.path: with_line(broken.text(c.path), c.line, c.text)} for c in batch]
-        results = runner.each(broken, variants, failing, stop=True)
+        results = runner.each(broken, variants, failing, sound.cpu, stop=True)
         hopeful += [c for c, r in zip(batch, results, strict=True) if set(failing) <= r.passed]
     variants = [{c.path: with_line(broken.text(c.path), c.line, c.text)} for c in hopeful]
-    results = runner.each(broken, variants, stop=True)
-    return (undone, *(c for c, r in zip(hopeful, results, strict=True) if not r.fault and whole <= r.passed))
+    results = runner.each(broken, variants, cpu_each=sound.cpu, stop=True)
+    return (
+        undone,
+        *(c for c, r in zip(hopeful, results, strict=True) if not r.fault and sound.passed <= r.passed),
+    )
 
 
 def _touches(source: str, line: int, reached: set[int]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -45,6 +45,8 @@ class Result:
     """Why there is no result, in words for the agent; empty if the run came to its end."""
     lines: frozenset[tuple[str, int]] = frozenset()
     """Executed lines, where they were followed."""
+    cpu: float = field(default=0.0, compare=False)
+    """Seconds of CPU time until the run came to its end."""
 
 
 def scrub(text: str) -> str:
@@ -139,9 +141,10 @@ def read(ran: Ran, canary: str = "") -> Result:
     outcome: dict[str, str] = {}
     failures: dict[str, str] = {}
     lines: Collection[tuple[str, int]] = ()
-    ended, skipped = False, 0
+    ended, skipped, cpu = False, 0, 0.0
     for fact in ran.facts:
-        ended = ended or "end" in fact
+        if "end" in fact:
+            ended, cpu = True, float(fact["cpu"])
         if "lines" in fact:
             lines = [(str(path), int(line)) for path, line in fact["lines"]]
         if "id" not in fact:
@@ -160,7 +163,7 @@ def read(ran: Ran, canary: str = "") -> Result:
         return Result(fault="The test run was tampered with.")
     passed = frozenset(test for test in outcome if test not in failures)
     failed = tuple(Failure(test, text) for test, text in failures.items() if test not in spied)
-    return Result(passed, failed, skipped, "", frozenset(lines))
+    return Result(passed, failed, skipped, "", frozenset(lines), cpu)
 
 
 def _fault(ran: Ran, ended: bool) -> str:

@@ -32,8 +32,8 @@ class SandboxSettings(Settings):
     site-packages but pytest and what a task names."""
     seconds: PositiveFloat = 90.0
     """Wall clock of a run; on a busy machine another one may pass, so its results are not remembered."""
-    cpu_seconds: PositiveInt = 30
-    """CPU time of each process of a run: what ends loops without an end."""
+    cpu_seconds: PositiveInt = 10
+    """CPU time of each process of a run: what ends loops without an end. Raise it for tests that take long."""
     memory_mb: PositiveInt = 1024
     """Memory of all processes of a run together, and address space of each."""
     processes: PositiveInt = 64
