@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 from uuid import uuid4
 
 import ray
@@ -17,6 +17,9 @@ from turnpoint.policy.verl.errors import EngineError
 
 _LOST = (ray.exceptions.RayActorError, TimeoutError, asyncio.TimeoutError)
 """What a call ends with when its server is gone or does not answer."""
+
+_TRIES = 3
+"""How often calls are repeated in a row while every server says that it is alive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class Calls:
         """Calls that were sent again because their server died."""
         self._open: dict[int, tuple[Call, concurrent.futures.Future[TokenOutput]]] = {}
         self._tickets = 0
+        self._in_vain = 0
+        """How often in a row calls were repeated although no server was found dead."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -91,7 +96,8 @@ class Calls:
             elif isinstance(error, _LOST):
                 lost[ticket] = error
             else:
-                self._give_up(f"refused a call of {len(call.prompt_ids)} tokens: {error}", error)
+                what = f"refused a call of {len(call.prompt_ids)} tokens: {error}"
+                self._give_up(what, error, len(finished))
         return finished, lost
 
     def _repeat(self, lost: dict[int, BaseException], finished: int) -> None:
@@ -99,19 +105,20 @@ class Calls:
         try:
             revived = self.engine.revive()
         except (EngineError, ray.exceptions.RayError) as error:
-            self._give_up(
-                f"died, and could not be started again: {error} ({finished} finished calls are lost with it)",
-                error,
-            )
+            self._give_up(f"died, and could not be started again: {error}", error, finished)
+        self._in_vain = 0 if revived or finished else self._in_vain + 1
         if not revived and any(isinstance(error, TimeoutError) for error in lost.values()):
             seconds = self.engine.settings.call_seconds
-            self._give_up(
-                f"is alive but took longer than policy.call_seconds ({seconds}) for an answer", cause
-            )
+            what = f"is alive but took longer than policy.call_seconds ({seconds}) for an answer"
+            self._give_up(what, cause, finished)
+        if self._in_vain > _TRIES:
+            self._give_up(f"is alive but cannot be reached: {cause}", cause, finished)
         self.repeated += len(lost)
         for ticket in lost:
             self._send(ticket, self._open[ticket][0])
 
-    def _give_up(self, what: str, cause: BaseException) -> None:
-        count, self._open = len(self._open), {}
-        raise EngineError(f"a rollout server {what}; {count} calls in flight are lost with it") from cause
+    def _give_up(self, what: str, cause: BaseException, finished: int) -> NoReturn:
+        count, self._open, self._in_vain = len(self._open), {}, 0
+        raise EngineError(
+            f"a rollout server {what}; {count} calls in flight and {finished} that had just finished are lost with it"
+        ) from cause
