@@ -198,8 +198,10 @@ def test_the_recipe_warms_up_trains_and_passes_the_check(
     assert all(step["rows"] > 0 and step["update/logprob_diff_max"] <= 1e-4 for step in steps)
     assert all(step["rows_anew"] == 0 and step["update/out_of_memory"] == 0 for step in steps)
     assert (run.folder / "checkpoints" / "step_000002" / "policy" / "adapter").is_dir()
-    checked = build_run(config, Path(config.out) / "check", training=False, learning=False)
-    found = asyncio.run(check_run(checked, tasks=1))
+    # games that can be won, as the environment's contract asks, and the warm-started model, whose replies are short
+    long = ["env.max_turns=6", "policy.warm_start.demonstrations=0", f"policy.model={warm}", f"cache={cache}"]
+    checked = load_run_config(RECIPE, [*TINY, *long])
+    found = asyncio.run(check_run(build_run(checked, run.folder, training=False, learning=False), tasks=1))
     assert found.ok, [finding.detail for finding in found.failures]
     verdicts = {(f.group, f.name): f.verdict for f in found.findings}
     assert verdicts["log-probs", "sampler and trainer"] == "ok"
