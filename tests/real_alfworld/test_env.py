@@ -34,7 +34,8 @@ def suite(games: Path) -> AlfworldSuite:
 
 
 def test_the_contract_is_kept(suite: AlfworldSuite) -> None:
-    report = check_env(suite, tasks=1, quick=True)  # 150 resets; all 750: turnpoint envs check alfworld --only memory
+    # 150 resets; all 750 of them: turnpoint envs check alfworld --only memory
+    report = check_env(suite, tasks=1, quick=True)
     assert report.ok, report.failures
 
 
