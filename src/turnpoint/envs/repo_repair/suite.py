@@ -21,6 +21,8 @@ from turnpoint.envs.repo_repair.state import Job
 from turnpoint.envs.repo_repair.words import vocabulary
 from turnpoint.records import Task
 
+_LONGEST = 300
+"""Characters of a task's one-line instruction."""
 LISTED_INSTRUCTIONS = (
     "You repair a fault in a Python repository. test runs the tests; open PATH shows a file and what can be changed in "
     "it; edit PATH LINE: TEXT makes one of these changes, in place of the one before; submit hands the repository in."
@@ -96,7 +98,7 @@ class RepoRepairSuite:
         return Task(
             id=record.id,
             env=self.name,
-            instruction=record.problem.strip().splitlines()[0][:300] if record.problem.strip() else record.id,
+            instruction=_first_line(record.problem) or record.id,
             type=record.type,
             data={"tasks": self.file.sha256, "repository": record.repository},
         )
@@ -111,3 +113,9 @@ class RepoRepairSuite:
 
     def _new_runner(self, requires: tuple[str, ...]) -> Runner:
         return Runner(Sandbox(self.settings.sandbox, requires), self.settings.remember)
+
+
+def _first_line(problem: str) -> str:
+    """The first line of a problem, cut between words."""
+    line = next(iter(problem.strip().splitlines()), "")
+    return line if len(line) <= _LONGEST else line[:_LONGEST].rsplit(" ", 1)[0]
