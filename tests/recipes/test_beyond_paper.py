@@ -1,4 +1,4 @@
-"""All options beyond PivotOPD's paper at once on household games: recovery is trained, and a resumed run is the same."""
+"""All options beyond PivotOPD's paper at once on household games: recovery is trained, a resumed run is the same."""
 
 from __future__ import annotations
 

@@ -60,7 +60,9 @@ class Run:
         """
         if self.rollouts is None:
             raise RuntimeError("the self teacher was asked outside a training step")
-        key = f"self-teacher{f'#{draw}' if draw else ''}:" + "\n".join(message.content for message in messages)
+        key = f"self-teacher{f'#{draw}' if draw else ''}:" + "\n".join(
+            message.content for message in messages
+        )
         return self.renderer.reply_text((await self.rollouts.complete(messages, key=key)).token_ids)
 
 
