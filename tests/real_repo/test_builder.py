@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from turnpoint.envs.repo_repair.records import read_tasks
 from turnpoint.envs.repo_repair.runner import Runner
 from turnpoint.envs.repo_repair.sandbox import File, Sandbox
 from turnpoint.envs.repo_repair.settings import SandboxSettings
+from turnpoint.envs.repo_repair.site import own_interpreter
 from turnpoint.envs.repo_repair.tree import Repository, Tree
 
 pytestmark = pytest.mark.repo
@@ -117,9 +120,20 @@ def test_what_tests_need_can_be_shown(tmp_path: Path) -> None:
 
 
 def test_another_interpreter_is_used_or_refused(tmp_path: Path) -> None:
-
-    sandbox = Sandbox(SandboxSettings(python=Path(sys.executable)))
-    result = Runner(sandbox, remember=0).run(Tree(Repository("tool", files())))
+    below_tmp = tmp_path / "venv"  # where the sandbox has a folder of its own
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(below_tmp)], check=True)
+    site = next(below_tmp.glob("lib/python3*/site-packages"))
+    for source, _ in own_interpreter(()).shown:
+        if "site-packages" in source:
+            copy = shutil.copytree if Path(source).is_dir() else shutil.copy
+            copy(source, site / Path(source).name)
+    for python in (Path(sys.executable), below_tmp / "bin" / "python"):
+        sandbox = Sandbox(SandboxSettings(python=python))
+        ran = sandbox.run({}, command=[sandbox.interpreter.program, "-c", "import sys; print(sys.prefix)"])
+        assert ran.output.strip() == str(python.parents[1])
+    result = Runner(Sandbox(SandboxSettings(python=Path(sys.executable))), remember=0).run(
+        Tree(Repository("tool", files()))
+    )
     assert len(result.passed) == 3
     with pytest.raises(EnvDataError, match="cannot run pytest"):
         Sandbox(SandboxSettings(python=Path("/bin/false")))

@@ -35,6 +35,9 @@ def command_line(
             command += ["--ro-bind", str(top), str(top)]
     command += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
     command += ["--perms", "0755", "--dir", "/opt"]
+    # Before what is shown, which may lie below them: an interpreter in a folder of /tmp.
+    for folder in ("/tmp", "/repo", "/dev/shm"):
+        command += ["--perms", "1777", "--size", disk, "--tmpfs", folder]
     for source, place in interpreter.shown:
         for above in reversed(Path(place).parents[:-1]):
             command += ["--perms", "0755", "--dir", str(above)]
@@ -42,8 +45,6 @@ def command_line(
     for folder in interpreter.hidden:
         command += ["--size", "4096", "--tmpfs", folder, "--remount-ro", folder]
     command += ["--ro-bind", str(Path(__file__).with_name("inside.py")), GUIDE]
-    for folder in ("/tmp", "/repo", "/dev/shm"):
-        command += ["--perms", "1777", "--size", disk, "--tmpfs", folder]
     command += ["--remount-ro", "/dev", "--remount-ro", "/"]
     for name, value in _environment(interpreter).items():
         command += ["--setenv", name, value]
