@@ -49,7 +49,7 @@ class ChatTeacher:
 
     async def complete(self, messages: Sequence[Message]) -> str:
         """One model call. Raises ``TeacherError`` through ``self.counters.fail``."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define complete()")
 
     async def analyse(self, episode: Episode, max_pivots: int) -> Report | None:
         """One call per episode, and with ``see: trajectory`` one more for every turn named.
