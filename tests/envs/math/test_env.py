@@ -87,9 +87,23 @@ def test_hostile_answers_are_wrong_and_nothing_is_raised(checker: Checker) -> No
     assert sum(checker.counts.values()) == len(HOSTILE) + 1
 
 
-def test_a_check_that_takes_too_long_is_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    short = Checker(1e-4, 1024)
-    short.child._start()
+ENDLESS = """
+import time
+
+
+class Endless:
+    def compare(self, reference: str, answer: str) -> str:
+        while True:
+            time.sleep(1)
+"""
+"""Served in place of ``math-verify``: a comparison that never ends."""
+
+
+def test_a_check_that_takes_too_long_is_a_verdict(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "endless_checker.py").write_text(ENDLESS)
+    monkeypatch.syspath_prepend(tmp_path)
+    short = Checker(0.2, 1024)
+    short.child.target = "endless_checker:Endless"
     assert short.check("27", "28").reason == "time-out"
     assert short.counts == {"time-out": 1}
     short.close()
