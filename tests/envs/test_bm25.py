@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import sqlite3
+import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnpoint.envs.analysis import lucene, words
+from turnpoint.envs.analysis import _stem, lucene, words
 from turnpoint.envs.bm25 import BM25, DECIMALS, IndexBuilder, stored_length
 from turnpoint.envs.protocol import EnvDataError
 from turnpoint.envs.text_store import TextStoreWriter, open_store
@@ -94,6 +96,24 @@ def test_terms_are_lucenes(text: str, terms: list[str]) -> None:
 def test_any_text_can_be_analysed(text: str) -> None:
     assert all(word for word in words(text))
     lucene(text)
+
+
+def test_threads_do_not_mix_their_words() -> None:
+    """Words that nobody has asked for yet, so that each is stemmed while other threads stem theirs."""
+    ends = ("ization", "fulness", "ational", "ously", "iveness", "ements")
+    texts = [" ".join(f"{a}{b}lat{end}" for b in "bdfgk" for end in ends) for a in "abcdefghijklmnop"]
+    _stem.cache_clear()
+    alone = [lucene(text) for text in texts]
+    _stem.cache_clear()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            together = list(pool.map(lucene, texts))
+    finally:
+        sys.setswitchinterval(interval)
+    assert together == alone
+    assert [lucene(text) for text in texts] == alone
 
 
 def test_a_store_comes_back_from_its_file(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -39,7 +40,16 @@ _WORD = re.compile(
     r"|[^\W぀-ヿ㐀-䶿一-鿿豈-﫿]+"
     r"(?:(?:(?<=[^\W\d_])[.:'’·](?=[^\W\d_])|(?<=\d)[.,;'’](?=\d))[^\W぀-ヿ㐀-䶿一-鿿豈-﫿]+)*"
 )
-_STEMMER = snowballstemmer.stemmer("porter")
+
+
+class _Stemmers(threading.local):
+    """A stemmer for each thread: one keeps the word at hand in itself, so that two threads would mix theirs."""
+
+    def __init__(self) -> None:
+        self.porter = snowballstemmer.stemmer("porter")
+
+
+_STEMMERS = _Stemmers()
 
 
 def words(text: str) -> list[str]:
@@ -67,4 +77,4 @@ def lucene(text: str) -> list[str]:
 
 @lru_cache(maxsize=200_000)
 def _stem(term: str) -> str:
-    return str(_STEMMER.stemWord(term)) if len(term) > 2 else term
+    return str(_STEMMERS.porter.stemWord(term)) if len(term) > 2 else term
