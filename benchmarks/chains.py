@@ -5,18 +5,17 @@
 Every seed has one warm start, shared by all methods, whose reflections name the wrong turn in about half of the
 cases. A run ends with the step that brings the turns played in training to the budget. Evaluation: the same
 held-out boards for all, up to three attempts each, which are a method's own chains (independent for GiGPO).
-Finished runs are kept, so a stopped benchmark goes on where it was.
+Finished runs are kept, so a stopped benchmark goes on with the next.
 """
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.outcomes import cell, difference, evaluations, over_seeds
-from benchmarks.runs import Job, markdown_table, records, run_all
+from benchmarks.runs import markdown_table, records, train_all, training_options
 from turnpoint.pivots import first_oracle_pivot
 from turnpoint.records import EpisodeReader
 
@@ -33,31 +32,17 @@ ATTEMPTS = (1, 2, 3)
 
 def main() -> None:
     """Train, and print two tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, default=Path("runs/chains"))
+    parser = training_options(__doc__, "runs/chains")
     parser.add_argument("--env", default="minesweeper", choices=["minesweeper", "sokoban"])
     parser.add_argument("--methods", nargs="+", default=list(RECIPES), choices=list(RECIPES))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--interactions", type=int, default=20_000)
-    parser.add_argument("--tasks", type=int, default=300, help="held-out tasks of the evaluation")
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--set", nargs="*", default=[], help="further overrides for every run")
     options = parser.parse_args()
-    jobs = [
-        Job(
-            f"{slug(method)}-{seed}",
-            f"recipes/{RECIPES[method][0]}_{options.env}.yaml",
-            (f"seed={seed}", f"train.interactions={options.interactions}", "train.steps=100000",
-             f"eval.tasks={options.tasks}", "eval.every=0", "eval.attempts=3", "train.checkpoint_every=0",
-             "train.save_episodes=false", *RECIPES[method][1], *options.set),
-        )
-        for seed in options.seeds
-        for method in options.methods
-    ]  # fmt: skip
-    folders = run_all(jobs, options.out, processes=options.processes)
-    runs = {m: [folders[f"{slug(m)}-{seed}"] for seed in options.seeds] for m in options.methods}
+    budget = (f"train.interactions={options.interactions}", "train.steps=100000", "eval.attempts=3")
+    chosen = {method: RECIPES[method] for method in options.methods}
+    runs = train_all(
+        options,
+        {m: (f"recipes/{recipe}_{options.env}.yaml", (*budget, *own)) for m, (recipe, own) in chosen.items()},
+    )
     first = runs[options.methods[0]]
     print(f"warm starts, first attempts: {cell(over_seeds(first, last=False))} %\n")
     print(markdown_table(HEADER, [[method, *summary(runs[method])] for method in runs]))
@@ -110,11 +95,6 @@ def _hits(file: Path) -> list[float]:
 def differences(mine: list[Path], other: list[Path]) -> list[str]:
     """Paired differences for each number of attempts."""
     return [difference(over_seeds(mine, k), over_seeds(other, k)) for k in ATTEMPTS]
-
-
-def slug(method: str) -> str:
-    """A folder name."""
-    return method.lower().replace(" ", "-")
 
 
 if __name__ == "__main__":

@@ -6,19 +6,18 @@
 Every seed has one warm start, shared by all methods. A run ends with the step that brings the turns played in
 training to the budget. The second table says after how many seconds, tokens and turns of training each method's
 evaluations first reach the success that full OPD ends with. Seconds are those of collecting, scoring and
-updating, without evaluations. Finished runs are kept, so a stopped benchmark goes on where it was.
+updating, without evaluations. Finished runs are kept, so a stopped benchmark goes on with the next.
 """
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.outcomes import cell, difference, over_seeds
-from benchmarks.runs import Job, markdown_table, records, run_all
+from benchmarks.runs import markdown_table, records, train_all, training_options
 
 METHODS: dict[str, tuple[str, int]] = {
     "OPD": ("opd", 8),
@@ -33,30 +32,19 @@ COSTS = {"interactions": "interactions", "tokens": "sampled_tokens", "seconds": 
 
 def main() -> None:
     """Train, and print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, default=Path("runs/distillation"))
+    parser = training_options(__doc__, "runs/distillation")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--interactions", type=int, default=25_000)
-    parser.add_argument("--tasks", type=int, default=300, help="held-out games of the evaluation")
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--set", nargs="*", default=[], help="further overrides for every run")
     options = parser.parse_args()
-    jobs = [
-        Job(
-            f"{METHODS[method][0]}-{seed}",
-            f"recipes/{METHODS[method][0]}_household.yaml",
-            (f"seed={seed}", f"train.interactions={options.interactions}", "train.steps=100000",
-             f"eval.tasks={options.tasks}", f"eval.every={METHODS[method][1]}", "train.checkpoint_every=0",
-             "train.save_episodes=false", *options.set),
-        )
-        for seed in options.seeds
-        for method in options.methods
-    ]  # fmt: skip
-    folders = run_all(jobs, options.out, processes=options.processes)
-    runs = {m: [folders[f"{METHODS[m][0]}-{seed}"] for seed in options.seeds] for m in options.methods}
+    budget = (f"train.interactions={options.interactions}", "train.steps=100000")
+    chosen = {method: METHODS[method] for method in options.methods}
+    runs = train_all(
+        options,
+        {
+            m: (f"recipes/{recipe}_household.yaml", (*budget, f"eval.every={n}"))
+            for m, (recipe, n) in chosen.items()
+        },
+    )
     first = runs[options.methods[0]]
     print(f"warm starts: {cell(over_seeds(first, last=False))} %\n")
     header = ["method", "success after", "points over OPD", "steps", "turns", "tokens", "seconds", "stopped"]

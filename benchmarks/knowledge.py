@@ -9,44 +9,25 @@ held-out success of every evaluation is shown.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.outcomes import cell, difference, over_seeds
-from benchmarks.runs import Job, markdown_table, records, run_all
+from benchmarks.runs import markdown_table, records, train_all, training_options
 
 KNOWLEDGE = ("observed", "full")
 
 
 def main() -> None:
     """Train, and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, default=Path("runs/knowledge"))
+    parser = training_options(__doc__, "runs/knowledge")
     parser.add_argument("--recipe", default="recipes/quickstart.yaml")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=16)
     parser.add_argument("--every", type=int, default=4, help="steps between evaluations")
-    parser.add_argument("--tasks", type=int, default=300, help="held-out games of the evaluation")
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--set", nargs="*", default=[], help="further overrides for every run")
     options = parser.parse_args()
-    jobs = [
-        Job(
-            f"{knowledge}-{seed}",
-            options.recipe,
-            (f"seed={seed}", f"train.steps={options.steps}", f"eval.tasks={options.tasks}",
-             f"eval.every={options.every}", "train.checkpoint_every=0", "train.save_episodes=false",
-             f"teacher.knowledge={knowledge}", *options.set),
-        )
-        for seed in options.seeds
-        for knowledge in KNOWLEDGE
-    ]  # fmt: skip
-    folders = run_all(jobs, options.out, processes=options.processes)
-    runs = {k: [folders[f"{k}-{seed}"] for seed in options.seeds] for k in KNOWLEDGE}
+    common = (f"train.steps={options.steps}", f"eval.every={options.every}")
+    runs = train_all(options, {k: (options.recipe, (*common, f"teacher.knowledge={k}")) for k in KNOWLEDGE})
     steps = [record["step"] for record in records(runs["observed"][0], "eval")]
     rows = [
         [name, *curve(found), cell(over_seeds(found)), refused(found), agreement(found)]

@@ -5,18 +5,17 @@
 The oracle names mistakes and actions; a share of the actions (``--errors``) is replaced by wrong ones, drawn anew for
 every answer. Every seed has one warm start, shared by all runs, which see the same tasks. Beside held-out success the
 table shows how many actions were distilled and which share of a sample of them the oracle confirms, judged in all runs
-alike. Finished runs are kept, so a stopped benchmark goes on where it was.
+alike. Finished runs are kept, so a stopped benchmark goes on with the next.
 """
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.outcomes import cell, difference, over_seeds
-from benchmarks.runs import Job, markdown_table, records, run_all
+from benchmarks.runs import markdown_table, records, train_all, training_options
 
 VOTES = ("method.consistency.samples=5",)
 TRIALS = ("method.verify.level=moves",)
@@ -32,36 +31,23 @@ RUNS: dict[str, tuple[bool, tuple[str, ...]]] = {
 
 def main() -> None:
     """Train, and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, default=Path("runs/noisy_teacher"))
+    parser = training_options(__doc__, "runs/noisy_teacher", tasks=200, seeds=(0,), processes=1)
     parser.add_argument("--recipe", default="recipes/quickstart.yaml")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--errors", type=float, default=0.4, help="share of named actions that are wrong")
-    parser.add_argument("--tasks", type=int, default=200, help="held-out games of the evaluation")
-    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--runs", nargs="+", choices=list(RUNS), default=list(RUNS))
-    parser.add_argument("--set", nargs="*", default=[], help="further overrides for every run")
     options = parser.parse_args()
-    jobs = [
-        Job(
-            f"{slug(name)}-{seed}",
-            options.recipe,
-            (f"seed={seed}", f"train.steps={options.steps}", f"eval.tasks={options.tasks}", "eval.every=0",
-             "train.checkpoint_every=0", "train.save_episodes=false", "method.reliability.per_step=32",
-             *((f"teacher.error.actions={options.errors}",) if RUNS[name][0] else ()), *RUNS[name][1],
-             *options.set),
-        )
-        for seed in options.seeds
-        for name in options.runs
-    ]  # fmt: skip
-    folders = run_all(jobs, options.out, processes=options.processes)
-    runs = {name: [folders[f"{slug(name)}-{seed}"] for seed in options.seeds] for name in options.runs}
-    before = [
-        records(runs[options.runs[0]][i], "eval")[0]["success"]["mean"] for i in range(len(options.seeds))
-    ]
+    common = (f"train.steps={options.steps}", "method.reliability.per_step=32")
+    errors = (f"teacher.error.actions={options.errors}",)
+    chosen = {name: RUNS[name] for name in options.runs}
+    runs = train_all(
+        options,
+        {
+            n: (options.recipe, (*common, *(errors if errs else ()), *own))
+            for n, (errs, own) in chosen.items()
+        },
+    )
+    before = [records(run, "eval")[0]["success"]["mean"] for run in runs[options.runs[0]]]
     print("success of the warm starts: " + ", ".join(f"{100 * value:.1f} %" for value in before) + "\n")
     header = ["teacher", "success after", "points over errs", "pivots distilled", "of these right",
               "recovery turns right", "interactions a step", "trials a step", "teacher calls a step"]  # fmt: skip
@@ -72,11 +58,6 @@ def main() -> None:
         over = "–" if base is None or name == "errs" else difference(outcomes, base)
         rows.append([name, cell(outcomes), over, *counts(found)])
     print(markdown_table(header, rows))
-
-
-def slug(name: str) -> str:
-    """A folder name."""
-    return name.replace(",", "").replace(" ", "-")
 
 
 def counts(runs: list[Path]) -> list[str]:

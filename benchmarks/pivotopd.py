@@ -4,7 +4,7 @@
 
 Every seed has one warm start, shared by all methods, and all methods see the same tasks. Success is measured
 on the same held-out games; recovery by replaying each final agent from the first mistakes that the warm-started
-agent made on these games. Finished runs are kept, so a stopped benchmark goes on where it was.
+agent made on these games. Finished runs are kept, so a stopped benchmark goes on with the next.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.runs import Job, markdown_table, records, run_all, turnpoint
+from benchmarks.runs import markdown_table, records, train_all, training_options, turnpoint
 
 METHODS: dict[str, tuple[str, ...]] = {
     "GRPO": ("method.kind=grpo", "method.normalise=mean"),
@@ -27,43 +27,19 @@ METHODS: dict[str, tuple[str, ...]] = {
 
 def main() -> None:
     """Train, replay, and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, default=Path("runs/pivotopd"))
+    parser = training_options(__doc__, "runs/pivotopd", tasks=200)
     parser.add_argument("--recipe", default="recipes/quickstart.yaml")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--tasks", type=int, default=200, help="held-out games of the evaluation")
     parser.add_argument("--mistakes", type=int, default=60)
     parser.add_argument("--replays", type=int, default=4)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--set", nargs="*", default=[], help="further overrides for every run")
     options = parser.parse_args()
-    jobs = [
-        Job(
-            f"{slug(method)}-{seed}",
-            options.recipe,
-            (f"seed={seed}", f"train.steps={options.steps}", f"eval.tasks={options.tasks}", "eval.every=0",
-             "train.checkpoint_every=0", "train.save_episodes=false", *overrides, *options.set),
-        )
-        for seed in options.seeds
-        for method, overrides in METHODS.items()
-    ]  # fmt: skip
-    folders = run_all(jobs, options.out, processes=options.processes)
-    rows = []
-    for method in METHODS:
-        runs = [folders[f"{slug(method)}-{seed}"] for seed in options.seeds]
-        rows.append([method, *summary(runs, options)])
-    before = [records(folders[f"grpo-{seed}"], "eval")[0]["success"]["mean"] for seed in options.seeds]
+    steps = f"train.steps={options.steps}"
+    runs = train_all(options, {m: (options.recipe, (steps, *own)) for m, own in METHODS.items()})
+    rows = [[method, *summary(found, options)] for method, found in runs.items()]
+    before = [records(run, "eval")[0]["success"]["mean"] for run in runs["GRPO"]]
     print(f"success of the warm starts: {spread(before)}\n")
     header = ["method", "success after", "recovered from mistakes", "interactions a step", "seconds a step"]
     print(markdown_table(header, rows))
-
-
-def slug(method: str) -> str:
-    """A folder name."""
-    return method.lower().replace(" ", "-").replace("=", "")
 
 
 def summary(runs: list[Path], options: argparse.Namespace) -> list[str]:
