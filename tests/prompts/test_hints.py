@@ -12,7 +12,6 @@ from turnpoint.prompts import (
     hint_text,
     insert_hint,
     insert_lesson,
-    insert_remarks,
     leaks,
     lesson_text,
     remark_text,
@@ -95,12 +94,6 @@ def test_lesson_after_a_task_line_at_either_end() -> None:
     assert insert_lesson((Message("user", "Task: x"),), "L", "Task: ")[0].content == "Task: x\nL"
     with pytest.raises(ValueError, match="no user message"):
         insert_lesson((Message("user", "the Task: x"),), "L", "Task: ")
-
-
-def test_remarks_go_after_the_task_line_in_order() -> None:
-    told = insert_remarks(MESSAGES, ["first", "second"], "Your task is to: ")
-    assert f"cool an egg\n{remark_text('first', 1)}\n{remark_text('second', 2)}\nYou see" in told[1].content
-    assert insert_remarks(MESSAGES, [], "absent") == MESSAGES
 
 
 def test_remarks_are_cut() -> None:

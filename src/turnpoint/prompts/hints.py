@@ -100,16 +100,6 @@ def insert_lesson(messages: Sequence[Message], lesson: str, task_marker: str) ->
     raise ValueError(f"no user message has a task line that starts with {task_marker!r}")
 
 
-def insert_remarks(
-    messages: Sequence[Message], remarks: Sequence[str], task_marker: str
-) -> tuple[Message, ...]:
-    """Put remarks of earlier attempts after the task line, oldest first."""
-    if not remarks:
-        return tuple(messages)
-    lines = [remark_text(remark, number) for number, remark in enumerate(remarks, start=1)]
-    return insert_lesson(messages, "\n".join(lines), task_marker)
-
-
 def assert_unhinted(messages: Sequence[Message], hints: Iterable[str | None]) -> None:
     """Raise ``PrivilegedTextError`` if one of ``hints`` (hints, lessons) stands in a message.
 

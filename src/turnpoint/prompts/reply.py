@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import re
 
-ACTION_OPEN = "<action>"
-ACTION_CLOSE = "</action>"
-THINK_OPEN = "<think>"
-THINK_CLOSE = "</think>"
-
 _THINK = re.compile(r"<(/?)think>", re.IGNORECASE)
 _ACTION = re.compile(r"<(/?)action>", re.IGNORECASE)
 
