@@ -70,6 +70,29 @@ def test_a_prompt_section_says_how_episodes_are_rendered(
     assert (tmp_path / "out" / "model.safetensors").is_file()
 
 
+@pytest.mark.parametrize(("overrides", "weight"), [([], 0.0), (["sft.observation_weight=0.1"], 0.1)])
+def test_only_responses_are_trained_unless_prompts_are_asked_for(
+    model: Path, episodes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    overrides: list[str], weight: float,
+) -> None:  # fmt: skip
+    from turnpoint.policy.local import LocalPolicy
+
+    weights: set[float] = set()
+    update = LocalPolicy.supervised_update
+
+    def spy(self: LocalPolicy, sequences: Any, **kwargs: Any) -> Any:
+        weights.update(round(float(value), 6) for _, values in sequences for value in values)
+        return update(self, sequences, **kwargs)
+
+    monkeypatch.setattr(LocalPolicy, "supervised_update", spy)
+    extra = [part for override in overrides for part in ("--set", override)]
+    result = CliRunner().invoke(
+        app, ["sft", str(model), str(episodes), "--out", str(tmp_path / "out"), *extra]
+    )
+    assert result.exit_code == 0, result.output
+    assert weights == {0.0, weight, 1.0}
+
+
 def test_unknown_sections_are_named(model: Path, episodes: Path, tmp_path: Path) -> None:
     out = ["--out", str(tmp_path / "out"), "--set", "promt.template=plain"]
     result = CliRunner().invoke(app, ["sft", str(model), str(episodes), *out])

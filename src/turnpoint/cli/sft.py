@@ -52,7 +52,8 @@ def sft(
         from turnpoint.prompts import ChatRenderer, PromptSettings
         from turnpoint.training.sft import SftProgress, SftSettings, run_sft
 
-        start = {"sft": {}, "policy": {"optimizer": {"lr": 1e-5}}, "prompt": {}}
+        # A model that can talk needs no lesson in prompts and tool results: only what the agent said is trained.
+        start = {"sft": {"observation_weight": 0.0}, "policy": {"optimizer": {"lr": 1e-5}}, "prompt": {}}
         data = apply_overrides(start, overrides or [])
         try:
             settings = SftSettings.model_validate(data.pop("sft"))

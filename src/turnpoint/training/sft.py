@@ -37,7 +37,8 @@ class SftSettings(Settings):
     batch_tokens: PositiveInt = 8192
     """About so many tokens per optimizer step."""
     observation_weight: NonNegativeFloat = 0.1
-    """Weight of prompt tokens against 1 for responses; a little teaches a small model how the world answers."""
+    """Weight of prompt tokens against 1 for responses; a little teaches a small model how the world answers.
+    ``turnpoint sft`` has 0 unless it is set."""
     hints: Hints = "separate"
     """Where hints of demonstrations stand: in sequences of their own, inline, or nowhere (``off``)."""
     train_noise: bool = False
