@@ -79,6 +79,8 @@ def test_recipes_are_valid_and_described(recipe: Path) -> None:
     ("arguments", "message"),
     [
         (["train", "no-such-recipe"], "there is no config file"),
+        (["plan", "my/quickstart.yaml"], "there is no config file my/quickstart.yaml"),
+        (["plan", "quickstart.json"], "there is no config file quickstart.json"),
         (["train", "grpo_household", "method.gruop=2"], "did you mean 'group'"),
         (["train", "grpo_household", "env.games=/nowhere"], "/nowhere"),
         (["train", "grpo_household", "policy.kind=local", "policy.model=/nowhere"], "/nowhere"),

@@ -166,6 +166,8 @@ def test_registry_takes_outside_classes_and_checks_them() -> None:
         registry.get("bad")
     with pytest.raises(ConfigError, match="cannot be imported"):
         registry.get("gone")
+    with pytest.raises(ConfigError, match="cannot be imported"):
+        registry.get(":x")
     with pytest.raises(ConfigError, match="needs 'kind'"):
         registry.parse({"x": 1})
 

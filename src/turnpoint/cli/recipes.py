@@ -25,12 +25,17 @@ def list_recipes() -> list[Path]:
 
 
 def find_recipe(text: str) -> Path:
-    """A path that exists, else a packaged recipe of that name."""
+    """A path that exists, else a packaged recipe: by its name, or by its path in a checkout."""
     path = Path(text)
     if path.is_file():
         return path
     packaged = recipes_folder() / f"{path.stem}.yaml"
-    if packaged.is_file():
+    # Any other path is a file that the user has in mind: its namesake here would be another run.
+    if (
+        text in (path.stem, path.name, f"recipes/{path.name}")
+        and path.suffix in ("", ".yaml")
+        and packaged.is_file()
+    ):
         return packaged
     names = ", ".join(item.stem for item in list_recipes())
     raise ConfigError(f"there is no config file {text}; recipes that come with turnpoint: {names}")

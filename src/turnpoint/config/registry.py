@@ -62,7 +62,7 @@ class Registry(Generic[S]):
         module, _, attribute = path.partition(":")
         try:
             found = getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
+        except (ImportError, AttributeError, ValueError) as error:
             raise ConfigError(f"{self.group} kind '{path}' cannot be imported: {error}") from error
         return self._checked(found, path)
 

@@ -43,7 +43,6 @@ class ComparedRun:
     """Outcome of each episode of the last evaluation, by task and number."""
     tasks: dict[str, str] = field(default_factory=dict)
     """Task of each of them."""
-    last_step: int | None = None
 
     def axis(self, kind: str) -> dict[int, float]:
         """Position of every step on an axis: what was used up to and including it."""
@@ -129,7 +128,7 @@ def _read_outcomes(compared: ComparedRun) -> None:
     """Outcomes of the last evaluation's first attempts; several episodes of a task are told apart by their order."""
     if not compared.run.eval_files:
         return
-    compared.last_step, path = compared.run.eval_files[-1]
+    _, path = compared.run.eval_files[-1]
     seen: dict[str, int] = {}
     reader = EpisodeReader(path, strict=False)
     for episode in reader:
