@@ -187,23 +187,20 @@ def show(result: dict[str, Any]) -> Table:
     return table
 
 
+def options(doc: str | None, arguments: list[str] | None, **numbers: int) -> argparse.Namespace:
+    """What the speed benchmarks of a model take: ``numbers`` with their defaults, and the model's; sets threads."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    model = {"vocabulary": 256, "layers": 2, "width": 128, "seed": 0, "threads": 1}
+    for name, default in (numbers | model).items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
+    parsed = parser.parse_args(arguments)
+    torch.set_num_threads(parsed.threads)
+    return parsed
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Command line; JSON on standard output, a table on standard error."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    for name, default in (
-        ("episodes", 32),
-        ("turns", 12),
-        ("observation", 25),
-        ("action", 6),
-        ("vocabulary", 256),
-    ):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    for name, default in (("layers", 2), ("width", 128), ("rounds", 3), ("seed", 0), ("threads", 1)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    a = parser.parse_args(arguments)
-    torch.set_num_threads(a.threads)
+    a = options(__doc__, arguments, episodes=32, turns=12, observation=25, action=6, rounds=3)
     shape = Shape(a.episodes, a.turns, a.observation, a.action, a.vocabulary)
     result = run(shape, layers=a.layers, width=a.width, rounds=a.rounds, seed=a.seed)
     print(json.dumps(result, indent=2))

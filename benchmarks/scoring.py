@@ -10,7 +10,6 @@ one sequence, what begins alike once, and the latter with the sampler's cache of
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections import Counter
@@ -21,7 +20,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.rollout import Shape, build_model, observations
+from benchmarks.rollout import Shape, build_model, observations, options
 from turnpoint.policy import SampleRequest, Sampling, ScoreRequest
 from turnpoint.policy.local.engine import Engine
 from turnpoint.policy.local.network import Network
@@ -144,24 +143,8 @@ def show(result: dict[str, Any]) -> Table:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line; JSON on standard output, a table on standard error."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    for name, default in (
-        ("episodes", 16),
-        ("turns", 15),
-        ("hinted", 5),
-        ("hint", 15),
-        ("observation", 25),
-        ("action", 7),
-        ("vocabulary", 256),
-    ):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    for name, default in (("layers", 2), ("width", 128), ("rounds", 3), ("seed", 0), ("threads", 1)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--token-budget", type=int, default=2048)
-    a = parser.parse_args(arguments)
-    torch.set_num_threads(a.threads)
+    sizes = {"episodes": 16, "turns": 15, "hinted": 5, "hint": 15, "observation": 25, "action": 7}
+    a = options(__doc__, arguments, **sizes, rounds=3, token_budget=2048)
     result = run(
         Shape(a.episodes, a.turns, a.observation, a.action, a.vocabulary),
         turns=a.hinted,

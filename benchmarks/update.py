@@ -10,7 +10,6 @@ and must give the same loss and gradient.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import json
 import time
@@ -21,7 +20,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.rollout import Shape, build_model, observations
+from benchmarks.rollout import Shape, build_model, observations, options
 from turnpoint.policy import ScoreRequest
 from turnpoint.policy.local.memory import Budget
 from turnpoint.policy.local.network import Network
@@ -151,23 +150,8 @@ def show(result: dict[str, Any]) -> Table:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line; JSON on standard output, a table on standard error."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    for name, default in (
-        ("episodes", 16),
-        ("turns", 15),
-        ("observation", 25),
-        ("action", 6),
-        ("branches", 0),
-        ("vocabulary", 256),
-    ):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    for name, default in (("layers", 2), ("width", 128), ("rounds", 2), ("seed", 0), ("threads", 1)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--token-budget", type=int, default=16384)
-    a = parser.parse_args(arguments)
-    torch.set_num_threads(a.threads)
+    sizes = {"episodes": 16, "turns": 15, "observation": 25, "action": 6, "branches": 0}
+    a = options(__doc__, arguments, **sizes, rounds=2, token_budget=16384)
     shape = Shape(a.episodes, a.turns, a.observation, a.action, a.vocabulary)
     result = run(
         shape,
