@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import fcntl
 import os
+import resource
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -12,7 +16,8 @@ from turnpoint.envs.child import Child, ChildCrashed, ChildHung, _read_line, los
 from turnpoint.envs.family import Starving
 
 FAULTY = """
-import os, signal, time
+import os, signal, subprocess, time
+from pathlib import Path
 
 
 class Faulty:
@@ -43,6 +48,15 @@ class Faulty:
     def leak(self) -> int:
         self.kept = getattr(self, "kept", []) + [b"x" * (40 << 20)]
         return len(self.kept)
+
+    def spawn(self) -> int:
+        return subprocess.Popen(["sleep", "1000"]).pid
+
+
+def late() -> Faulty:
+    if not Path(__file__).with_name("ready").exists():
+        raise RuntimeError("the engine is not there yet")
+    return Faulty()
 """
 """Everything that an engine may do."""
 
@@ -97,6 +111,67 @@ def test_threads_wait_for_each_other(child: Child) -> None:
     for thread in threads:
         thread.join()
     assert answers == {n: 2 * n for n in range(8)}
+
+
+def ended(process: int, seconds: float = 20.0) -> bool:
+    """Whether a process is gone, or only not yet waited for by whoever has inherited it."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("end", ["hang", "die", "close"])
+def test_what_it_has_started_ends_with_it(child: Child, end: str) -> None:
+    started = child.call("spawn")
+    assert Path(f"/proc/{started}").exists()
+    if end == "close":
+        child.close()
+    else:
+        with pytest.raises(EnvError):
+            child.call(end, seconds=0.5)
+    assert ended(started)
+
+
+def test_it_ends_with_its_parent_and_takes_along_what_it_has_started(child: Child) -> None:
+    code = (
+        "import os\nfrom turnpoint.envs.child import Child\n"
+        f"child = Child({child.target!r}, 30.0)\nprint(child.call('spawn'), flush=True)\nos._exit(0)"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
+    assert ended(int(done.stdout))
+
+
+def test_a_start_that_fails_is_told_as_such_and_tried_again(child: Child, tmp_path: Path) -> None:
+    child.target = "faulty_engine:late"
+    for _ in range(2):
+        with pytest.raises(EnvError, match=r"late\.start: RuntimeError: the engine is not there yet"):
+            child.call("count")
+    (tmp_path / "ready").touch()
+    assert child.call("count") == 0
+
+
+def test_many_open_files_do_no_harm() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2048:
+        pytest.skip("fewer than 2,048 files may be open here")
+    source, other = os.pipe()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    try:
+        high = fcntl.fcntl(source, fcntl.F_DUPFD, 1500)
+        os.write(other, b"line\n")
+        assert _read_line(high, 5.0, Clock(0.0)) == b"line\n"
+        os.close(high)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        os.close(source)
+        os.close(other)
 
 
 def test_a_forgotten_child_ends(child: Child) -> None:

@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -89,11 +90,16 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=errors,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"},
+            start_new_session=True,  # so that what it starts can be ended with it
         )
         self._process, self._errors = process, errors
         self._end = weakref.finalize(self, _end, process)
         self.generation += 1
-        self._ask({"target": self.target, "memory_mb": self.memory_mb}, _START_SECONDS)
+        try:
+            self._ask({"target": self.target, "memory_mb": self.memory_mb}, _START_SECONDS)
+        except EnvError:  # it serves nothing: the next call must not ask it
+            self._stop()
+            raise
 
     def _ask(self, message: dict[str, Any], seconds: float) -> Any:
         process = self._process
@@ -167,12 +173,13 @@ def _read_line(source: int, seconds: float, starving: Starving) -> bytes:
 
     Time that the process waits for a processor does not count: a busy machine is no fault of what it computes.
     """
-    began, parts = time.monotonic(), bytearray()
+    began, parts, poll = time.monotonic(), bytearray(), select.poll()
+    poll.register(source, select.POLLIN)
     while not parts.endswith(b"\n"):
         left = began + seconds + starving.seconds() - time.monotonic()
         if left <= 0:
             raise TimeoutError
-        if not select.select([source], [], [], left)[0]:
+        if not poll.poll(left * 1000):
             continue  # that long, unless it has been starving meanwhile
         part = os.read(source, 1 << 16)
         if not part:
@@ -182,6 +189,9 @@ def _read_line(source: int, seconds: float, starving: Starving) -> bytes:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the process and what it has started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
     process.kill()
     for stream in (process.stdin, process.stdout):
         if stream is not None:
@@ -211,6 +221,7 @@ def main() -> None:
             answer = json.dumps({"error": said, "resident": _resident()})
         answers.write(answer.encode() + b"\n")
         answers.flush()
+    os.killpg(0, signal.SIGKILL)  # the parent is gone; what was started here must not outlive it either
 
 
 def _resident() -> int:
@@ -237,4 +248,4 @@ def _end_with_parent(parent: int) -> None:
     """A call that never returns must not outlive the process that waits for it."""
     while os.getppid() == parent:
         time.sleep(2)
-    os._exit(1)
+    os.killpg(0, signal.SIGKILL)
