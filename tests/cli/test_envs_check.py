@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from turnpoint.cli import app
 from turnpoint.config import Registry
-from turnpoint.envs import EnvSettings, registry
+from turnpoint.envs import EnvDataError, EnvSettings, registry
 from turnpoint.testing import ToySettings
 from turnpoint.testing.toy_env import ToyEnv, ToySuite
 
@@ -34,6 +34,19 @@ class Forgetful(ToyEnv):
         return super().reset(task)
 
 
+class OneSplit(ToySettings):
+    kind: str = "one_split"
+
+    def build(self) -> ToySuite:
+        class Suite(ToySuite):
+            def tasks(self, split: str) -> Any:
+                if split == "valid":
+                    raise EnvDataError("there are no games in valid_seen")
+                return super().tasks(split)
+
+        return Suite(self)
+
+
 class Broken(ToySettings):
     kind: str = "broken"
 
@@ -45,7 +58,7 @@ class Broken(ToySettings):
 def kinds(monkeypatch: pytest.MonkeyPatch) -> Any:
     def offer(*names: str) -> None:
         known = {"sound": "turnpoint.testing.toy_env:ToySettings", "lacking": f"{__name__}:Lacking",
-                 "broken": f"{__name__}:Broken"}  # fmt: skip
+                 "broken": f"{__name__}:Broken", "one_split": f"{__name__}:OneSplit"}  # fmt: skip
         made: Registry[EnvSettings] = Registry("turnpoint.none", EnvSettings, {n: known[n] for n in names})
         monkeypatch.setattr(registry, "env_registry", made)
         monkeypatch.setattr("turnpoint.envs.env_registry", made)
@@ -79,13 +92,34 @@ def test_a_broken_one_is_a_failure_whatever_is_missing(kinds: Any) -> None:
     done = run()
     assert done.exit_code == 1
     assert "FAIL fork" in done.stdout
-    assert "FAILED: broken" in done.stdout
+    assert "FAILED: broken: fork: task toy-0" in done.stdout
     found = json.loads(run("--json").stdout)
     assert {report["env"]: report["ok"] for report in found} == {
         "sound": True,
         "broken": False,
         "lacking": None,
     }
+
+
+def test_a_kind_that_is_left_out_is_not_missing(kinds: Any) -> None:
+    kinds("sound", "lacking")
+    done = run("--without", "lacking")
+    assert done.exit_code == 0, done.output
+    assert "lacking" not in done.stdout
+    done = run("--without", "lacks")
+    assert done.exit_code == 2
+    assert "takes one of" in done.stderr
+
+
+def test_what_has_no_tasks_says_why(kinds: Any) -> None:
+    kinds("one_split")
+    done = run()
+    assert done.exit_code == 1
+    assert "FAIL tasks: the environment raised EnvDataError: there are no games in valid_seen" in done.stdout
+    assert "FAILED: one_split: tasks: the environment raised EnvDataError" in done.stdout
+    done = CliRunner().invoke(app, ["envs", "check", "one_split"])
+    assert (done.exit_code, "no games in valid_seen" in done.stdout) == (1, True)
+    assert CliRunner().invoke(app, ["envs", "check", "one_split", "--tasks", "0"]).exit_code == 2
 
 
 def test_settings_name_their_environment(kinds: Any, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import random
+import re
 import sys
 import threading
 from dataclasses import dataclass, replace
@@ -52,6 +53,13 @@ def test_honest_environments_pass(suite: ToySuite) -> None:
     assert failed(report) == {}
     assert report.ok
     assert [check.name for check in report.checks] == list(CHECKS)
+
+
+def test_the_memory_proof_says_how_much_was_played() -> None:
+    (check,) = check_env(ToySuite(ToySettings(), Unlisted), quick=True, only=["memory"]).checks
+    found = re.search(r"over 100 resets, (\d+) of (\d+) steps accepted", check.detail)
+    assert found
+    assert 0.8 < int(found[1]) / int(found[2]) < 1.0
 
 
 def test_plain_game_skips_nothing_and_every_proof_tried_something() -> None:
@@ -319,6 +327,47 @@ class UnknownWord(ToyEnv):
         return replace(seen, text=f"{seen.text} Antidisestablishmentarianism.")
 
 
+class Unlisted(ToyEnv):
+    """Lists nothing, and draws what can be done: honest. Its faults show only to somebody who plays it."""
+
+    def __init__(self, settings: ToySettings, copy: int = 0) -> None:
+        super().__init__(settings, copy)
+        self.capabilities = replace(self.capabilities, admissible=False, oracle=False)
+
+    def _observe(self) -> Observation:
+        return replace(super()._observe(), admissible=None)
+
+    def random_action(self, rng: random.Random) -> str:
+        return rng.choice(super()._observe().admissible or ("wait",))
+
+
+class UnlistedSharesState(Unlisted, SharesState):
+    """The ledger of a snapshot counts what is accepted."""
+
+    def step(self, action: str) -> Step:
+        before, step = self.ledger.visits, super().step(action)
+        self.ledger.visits = before + step.effective
+        return replace(step, observation=self._observe())
+
+
+class UnlistedLeaks(Unlisted):
+    """Keeps a line of every action that is accepted."""
+
+    def step(self, action: str) -> Step:
+        step = super().step(action)
+        if step.effective:
+            Leaks.kept.append(f"{self._resets} {step.observation.text}" * 4)
+        return step
+
+
+class UnlistedKey(Unlisted, KeyWithoutLamps):
+    """As its base, without listing what can be done."""
+
+
+def test_an_honest_environment_that_lists_nothing_passes() -> None:
+    assert failed(check_env(ToySuite(ToySettings(), Unlisted), quick=True)) == {}
+
+
 FAULTS: list[tuple[type[ToyEnv], dict[str, Any], str, str]] = [
     (Nondeterministic, {}, "seeds", "text differs"),
     (OtherProcess, {}, "other process", "in another process"),
@@ -348,6 +397,9 @@ FAULTS: list[tuple[type[ToyEnv], dict[str, Any], str, str]] = [
     (NeverDone, {}, "oracle path", "done is False at distance 0"),
     (SilentSnapshots, {"snapshots": False}, "capabilities", "must raise EnvError"),
     (OtherClaims, {}, "capabilities", "a copy claims"),
+    (UnlistedSharesState, {}, "fork", "does not come back"),
+    (UnlistedLeaks, {}, "memory", "bytes of Python memory"),
+    (UnlistedKey, {"rooms": 3}, "state keys", "have state key"),
     (UnknownWord, {}, "vocabulary", "antidisestablishmentarianism"),
 ]
 

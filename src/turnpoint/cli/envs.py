@@ -87,9 +87,12 @@ def check(
     overrides: Annotated[
         list[str] | None, typer.Argument(help="Settings, as setting=value; with 'all' as KIND.setting=value.")
     ] = None,
-    tasks: Annotated[int, typer.Option(help="Tasks to prove it on.")] = 5,
+    tasks: Annotated[int, typer.Option(min=1, help="Tasks to prove it on.")] = 5,
     quick: Annotated[bool, typer.Option(help="Shorter walks and a fifth of the resets.")] = False,
     only: Annotated[list[str] | None, typer.Option(help="Only this proof; may be given again.")] = None,
+    without: Annotated[
+        list[str] | None, typer.Option(help="With 'all': leave this kind out; may be given again.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Prove that an environment keeps the contract; exit code 1 if it does not.
@@ -98,7 +101,7 @@ def check(
     failed, but not everything was checked.
 
     Example: turnpoint envs check household games=data/alfworld
-    Example: turnpoint envs check all alfworld.games=data/alfworld
+    Example: turnpoint envs check all --without tau2 alfworld.games=data/alfworld
     """
     from turnpoint.envs import EnvDataError, env_registry
     from turnpoint.envs.check import CHECKS, check_env
@@ -106,6 +109,9 @@ def check(
     if unknown := [proof for proof in only or () if proof not in CHECKS]:
         fail(f"there is no proof '{unknown[0]}'; proofs: {', '.join(CHECKS)}")
     kinds = env_registry.names() if name == "all" else [name]
+    if strange := [kind for kind in without or () if name != "all" or kind not in kinds]:
+        fail(f"--without {strange[0]} leaves nothing out; it goes with 'all' and takes one of {', '.join(kinds)}")
+    kinds = [kind for kind in kinds if kind not in (without or ())]
     with user_faults():
         sections = _sections(kinds, overrides or [], many=name == "all")
     reports: list[dict[str, Any]] = []
@@ -167,9 +173,12 @@ def _show(item: Check) -> None:
 
 
 def _conclude(reports: list[dict[str, Any]]) -> None:
-    for title, verdict in (("passed", True), ("FAILED", False)):
-        if names := [report["env"] for report in reports if report["ok"] is verdict]:
-            typer.echo(f"{title}: {', '.join(names)}")
+    """The verdicts at the end of a long list, each failure with its detail."""
+    if names := [report["env"] for report in reports if report["ok"]]:
+        typer.echo(f"passed: {', '.join(names)}")
     for report in reports:
         if report["ok"] is None:
             typer.echo(f"not checked: {report['env']}: {report['not_checked']}")
+        for proof in report.get("checks", ()):
+            if not proof["ok"]:
+                typer.echo(f"FAILED: {report['env']}: {proof['name']}: {proof['detail']}")

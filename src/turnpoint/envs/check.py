@@ -95,7 +95,10 @@ def check_env(
     try:
         bench = Bench(suite, _choose(suite, tasks, quick), quick)
     except Exception as error:
-        return CheckReport(suite.name, [Check("tasks", False, _unforeseen(error))])
+        checks.append(Check("tasks", False, _unforeseen(error)))
+        if progress is not None:
+            progress(checks[-1])
+        return CheckReport(suite.name, checks)
     for name, proof in CHECKS.items():
         if only and name not in only:
             continue
@@ -130,9 +133,10 @@ def _choose(suite: EnvSuite, tasks: Sequence[Task] | int | None, quick: bool) ->
     else:
         count = tasks if tasks is not None else 3 if quick else 8
         train, valid = suite.tasks("train"), suite.tasks("valid")
-        chosen = [*_spread(train, count - count // 3), *_spread(valid, count // 3)]
+        first = _spread(train, count - count // 3)
+        chosen = [*first, *_spread(valid, count - len(first))]
     if not chosen:
-        raise ValueError("there is no task to try")
+        raise ValueError("there is no task to try: both splits are empty, or none was asked for")
     return chosen
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 from turnpoint.config import ConfigError
 from turnpoint.envs import Env, EnvError, EnvSuite
+from turnpoint.envs.draw import DrawsActions, draw_action
 from turnpoint.envs.sound import SoundEnv
 from turnpoint.pivots import summarise
 from turnpoint.records import Episode, Observation, StopReason, Turn
@@ -17,14 +18,6 @@ from turnpoint.training.settings import EvalSettings
 
 ScriptedAgent = Literal["random", "oracle", "observer"]
 Chooser = Callable[[Observation], str | None]
-
-
-@runtime_checkable
-class DrawsActions(Protocol):
-    """An environment that knows what to try where its actions cannot be listed."""
-
-    def random_action(self, rng: random.Random) -> str:
-        """A plausible action, drawn without knowing the solution."""
 
 
 def evaluate_scripted(
@@ -75,11 +68,7 @@ def _chooser(env: Env, agent: ScriptedAgent, rng: random.Random) -> Chooser:
 
 def random_chooser(env: Env, rng: random.Random) -> Chooser:
     """Any admissible action; one that the environment draws where none are listed; None where it draws none."""
-    return lambda seen: rng.choice(seen.admissible) if seen.admissible else _drawn(env, rng)
-
-
-def _drawn(env: Env, rng: random.Random) -> str | None:
-    return env.random_action(rng) if isinstance(env, DrawsActions) else None
+    return lambda seen: draw_action(env, seen, rng)
 
 
 def _play(suite: EnvSuite, env: Env, episode: Episode, choose: Chooser, measure: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from typing import Any
 
@@ -11,13 +12,18 @@ from turnpoint.envs.checks.walks import (
     CheckSkipped,
     Outcome,
     Walk,
+    choose_any,
     same_observation,
     same_step,
     seek,
     short,
 )
+from turnpoint.envs.draw import draw_action
 from turnpoint.envs.protocol import Env
 from turnpoint.records import Step
+
+_DRAWN = 3
+"""Actions tried in both of two states with equal keys, where none are listed."""
 
 
 def forks(bench: Bench) -> Outcome:
@@ -51,10 +57,11 @@ def _go_on(bench: Bench, env: Env, walk: Walk, index: int, where: str) -> None:
 def _detour(env: Env, walk: Walk, index: int) -> None:
     """Play something else from there: state that a snapshot shares with the live game would be spoilt."""
     observation = seek(env, walk, index)
+    if index and walk.steps[index - 1].done:
+        return
+    draw = random.Random(f"detour/{walk.name}/{index}")
     for _ in range(6):
-        if not observation.admissible:
-            return
-        step = env.step(observation.admissible[-1])
+        step = env.step(choose_any(env, observation, draw))
         observation = step.observation
         if step.done:
             return
@@ -93,12 +100,19 @@ def _same_state(bench: Bench, env: Env, key: str, one: tuple[Walk, int], two: tu
             raise CheckFailed(f"{where}, but distances {distances[0]} and {distances[1]}")
     if any(index == len(walk.steps) for walk, index in (one, two)):
         return  # nothing need be playable after the end
-    for action in sorted(listed[0])[:: 1 if bench.native else 8]:
+    for action in sorted(listed[0])[:: 1 if bench.native else 8] or _drawn(env, *one):
         effects = [_effect(env, walk, index, action) for walk, index in (one, two)]
         if effects[0] != effects[1]:
             raise CheckFailed(
                 f"{where}, but {action!r} leads to {short(effects[0])} and {short(effects[1])} there"
             )
+
+
+def _drawn(env: Env, walk: Walk, index: int) -> list[str]:
+    """Actions to compare where none are listed."""
+    draw = random.Random(f"effects/{walk.name}/{index}")
+    seen = seek(env, walk, index)
+    return [action for _ in range(_DRAWN) if (action := draw_action(env, seen, draw)) is not None]
 
 
 def _distance(env: Env, walk: Walk, index: int) -> int | None:

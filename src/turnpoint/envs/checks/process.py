@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import random
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ from typing import Any
 
 from turnpoint.envs.checks.walks import Bench, CheckFailed, CheckSkipped, Outcome, choose_any, digest, record
 from turnpoint.envs.family import family_memory
-from turnpoint.envs.protocol import EnvSuite
+from turnpoint.envs.protocol import Env, EnvSuite
 from turnpoint.envs.registry import EnvSettings
 from turnpoint.records import Task
 
@@ -24,6 +25,8 @@ _BYTES_PER_RESET = 256
 """Python memory a reset may keep; one leaked observation is more."""
 _RSS_PER_RESET = 32_768
 _TIME_OUT = 600.0
+_STEPS = 3
+"""Turns after each reset of the memory proof."""
 
 
 def other_process(bench: Bench) -> Outcome:
@@ -89,13 +92,16 @@ def digests(suite: EnvSuite, tasks: Sequence[Task], length: int) -> list[str]:
 
 
 def memory(bench: Bench) -> Outcome:
-    """Five hundred resets (a hundred if quick) with a few steps leave nothing behind."""
+    """Five hundred resets (a hundred if quick) with a few drawn steps leave nothing behind.
+
+    Half as many come first and fill caches, which may be kept; the resets that count repeat the same plays.
+    """
     resets = 100 if bench.quick else 500
     env = bench.suite.make()
     with _tracing():
-        _play(bench, env, resets // 2)  # fills caches, which may be kept
+        _play(bench, env, resets // 2)
         before = _usage()
-        _play(bench, env, resets)
+        played = [_play(bench, env, resets // 2) for _ in range(2)]
         after = _usage()
     env.close()
     bytes_, rss, files, threads = (now - then for now, then in zip(after, before, strict=True))
@@ -108,17 +114,29 @@ def memory(bench: Bench) -> Outcome:
         if grown > allowed:
             raise CheckFailed(f"{resets} resets left {grown} {what} behind ({grown / resets:.1f} each)")
     kept = bytes_ / resets
-    return f"{kept:.1f} bytes kept per reset over {resets} resets", kept
+    steps, accepted = map(sum, zip(*played, strict=True))
+    return f"{kept:.1f} bytes kept per reset over {resets} resets, {accepted} of {steps} steps accepted", kept
 
 
-def _play(bench: Bench, env: Any, resets: int) -> None:
+def _play(bench: Bench, env: Env, resets: int) -> tuple[int, int]:
+    """The same plays at every call; gives how many steps there were, and how many were accepted."""
+    steps = accepted = 0
     for number in range(resets):
-        observation = env.reset(bench.tasks[number % len(bench.tasks)])
-        for _ in range(3):
-            step = env.step(observation.admissible[0] if observation.admissible else "look")
+        draw = random.Random(f"memory/{number}")
+        observation = env.reset(_back_and_forth(bench.tasks, number))
+        for _ in range(_STEPS):
+            step = env.step(choose_any(env, observation, draw))
+            steps, accepted = steps + 1, accepted + step.effective
             observation = step.observation
             if step.done:
                 break
+    return steps, accepted
+
+
+def _back_and_forth(tasks: Sequence[Task], number: int) -> Task:
+    """Up and down the tasks: where an environment keeps fewer of them loaded, it drops some, but not at every reset."""
+    at = number % (2 * len(tasks))
+    return tasks[min(at, 2 * len(tasks) - 1 - at)]
 
 
 @contextmanager

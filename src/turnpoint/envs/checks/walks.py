@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from turnpoint.envs.draw import draw_action
 from turnpoint.envs.protocol import Env, EnvError, EnvSuite
 from turnpoint.envs.replay import restore_turn
 from turnpoint.records import Episode, Observation, Step, StopReason, Task, Turn
@@ -25,6 +26,8 @@ JUNK = (
     "../../etc/passwd",
     "1e999",
     "(" * 2000,
+    '<tool_call>\n{"name": "no_such_tool", "arguments": {"x": 1e999}}\n</tool_call>',
+    '<tool_call>{"name": ',
 )
 """Texts that no environment should accept, and none may be broken by."""
 HUGE = "x" * 1_000_000
@@ -103,10 +106,9 @@ class Bench:
 
 
 def choose_any(env: Env, observation: Observation, draw: random.Random) -> str:
-    """An admissible action, sometimes junk."""
-    if not observation.admissible or draw.random() < 0.1:
-        return draw.choice(JUNK)
-    return draw.choice(observation.admissible)
+    """Something to try, sometimes junk; junk alone where actions are neither listed nor drawn."""
+    found = None if draw.random() < 0.1 else draw_action(env, observation, draw)
+    return draw.choice(JUNK) if found is None else found
 
 
 def choose_sensibly(env: Env, observation: Observation, draw: random.Random) -> str:
