@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from turnpoint.envs import EnvError
 from turnpoint.envs.replay import ReplayMismatch
 from turnpoint.methods import PlaysAttempts, Teachers
 from turnpoint.methods.pivoarl import PivoARLSettings
@@ -108,11 +109,13 @@ def test_only_the_last_remark_may_be_kept(play) -> None:
         assert chain[2].attempt.remarks == (chain[1].reflection.remark,)
 
 
-def test_a_mismatch_falls_back_to_a_full_restart(play, monkeypatch) -> None:
+@pytest.mark.parametrize("broken", [False, True], ids=["mismatch", "error"])
+def test_a_state_that_does_not_come_back_is_given_up_for_a_full_restart(play, monkeypatch, broken) -> None:
     from turnpoint.rollouts import envs as module
 
     def refuses(env, episode, turn):
-        raise ReplayMismatch(episode.id, turn, "text", "a", "b")
+        mismatch = ReplayMismatch(episode.id, turn, "text", "a", "b")
+        raise EnvError(str(mismatch)) if broken else mismatch
 
     monkeypatch.setattr(module, "restore_turn", refuses)
     played = play(PivoARLSettings(group=4), script=reflecting_agent(), suite=toy_suite(**TOY))

@@ -13,8 +13,9 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
+from turnpoint.methods.parts import start_failed
 from turnpoint.methods.protocol import MethodSettings
-from turnpoint.records import Attempt, Episode, Group, StopReason, Task
+from turnpoint.records import Attempt, Episode, Group, Task
 from turnpoint.rollouts import Rollouts, Start, reflect
 
 RESTORE_MISMATCH = "restore_mismatch"
@@ -131,12 +132,12 @@ def _restart(last: Episode, rules: ChainRules, rollouts: Rollouts) -> int | None
 async def _retry(
     last: Episode, index: int, attempt: Attempt, rollouts: Rollouts, turn: int | None
 ) -> Episode:
-    """The next attempt; a state that cannot be verified is given up for a full restart."""
+    """The next attempt; a state that does not come back, or cannot be verified, is given up for a full restart."""
     name = f"a{attempt.index}"
     if turn is None:
         return await rollouts.play(last.task, index, attempt=attempt, name=name)
     episode = await rollouts.play(last.task, index, start=Start(last, turn), attempt=attempt, name=name)
-    if episode.stop != StopReason.RESTORE_MISMATCH:
+    if not start_failed(episode):
         return episode
     again = await rollouts.play(last.task, index, attempt=attempt, name=f"{name}-full")
     again.info[RESTORE_MISMATCH] = episode.error

@@ -30,6 +30,11 @@ async def play_groups(
     return [Group(task, list(episodes[n * size : (n + 1) * size])) for n, task in enumerate(tasks)]
 
 
+def start_failed(episode: Episode) -> bool:
+    """Whether an episode that was to begin with reused turns has none, because their state did not come back."""
+    return not episode.turns and episode.stop in (StopReason.RESTORE_MISMATCH, StopReason.ENV_ERROR)
+
+
 def usable_episodes(groups: Sequence[Group], tally: Tally) -> list[tuple[int, Episode]]:
     """(group index, episode) of every episode with a meaningful return; the others are counted with their tokens."""
     usable = []

@@ -21,6 +21,7 @@ from pydantic import model_validator
 from turnpoint.config import ConfigError
 from turnpoint.envs import Capabilities
 from turnpoint.methods.opd import DistillationSettings
+from turnpoint.methods.parts import start_failed
 from turnpoint.methods.prefix_buffer import PrefixBuffer, RestartSettings
 from turnpoint.methods.protocol import Teachers
 from turnpoint.methods.rules import StopRule, StopSettings
@@ -105,7 +106,7 @@ class Stride:
         if start is not None:
             assert self.buffer is not None
             episode = await play(start=start)
-            if episode.turns or episode.stop not in (StopReason.RESTORE_MISMATCH, StopReason.ENV_ERROR):
+            if not start_failed(episode):
                 return episode
             self.tally.add(f"restore_failed/{episode.stop}")
             self.buffer.drop(task)

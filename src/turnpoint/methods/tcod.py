@@ -19,11 +19,11 @@ from turnpoint.credit import b2f_expert_turns, f2b_depth
 from turnpoint.envs import Capabilities, Knowledge
 from turnpoint.methods.experts import Experts, read_experts
 from turnpoint.methods.opd import DistillationSettings
-from turnpoint.methods.parts import Stateless
+from turnpoint.methods.parts import Stateless, start_failed
 from turnpoint.methods.protocol import Teachers
 from turnpoint.methods.scoring import distillation_rows, score_missing
 from turnpoint.methods.tally import Tally
-from turnpoint.records import Episode, Group, Row, StopReason, Task
+from turnpoint.records import Episode, Group, Row, Task
 from turnpoint.rollouts import Rollouts, Scorer, Start
 
 
@@ -117,8 +117,7 @@ class TCOD(Stateless):
 
     async def _play_from(self, task: Task, index: int, start: Start | None, rollouts: Rollouts) -> Episode:
         episode = await rollouts.play(task, index, start=start)
-        failed = (StopReason.RESTORE_MISMATCH, StopReason.ENV_ERROR)
-        if start is None or episode.turns or episode.stop not in failed:
+        if start is None or not start_failed(episode):
             return episode
         self.tally.add(f"restore_failed/{episode.stop}")
         return await rollouts.play(task, index, name="fresh")
