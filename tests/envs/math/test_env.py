@@ -81,10 +81,11 @@ HOSTILE = [
 
 
 def test_hostile_answers_are_wrong_and_nothing_is_raised(checker: Checker) -> None:
+    before = sum(checker.counts.values())
     for text in HOSTILE:
         assert not checker.check("27", text).correct, text
     assert checker.check("27", "27").correct
-    assert sum(checker.counts.values()) == len(HOSTILE) + 1
+    assert sum(checker.counts.values()) == before + len(HOSTILE) + 1
 
 
 ENDLESS = """
@@ -107,6 +108,39 @@ def test_a_check_that_takes_too_long_is_a_verdict(monkeypatch: pytest.MonkeyPatc
     assert short.check("27", "28").reason == "time-out"
     assert short.counts == {"time-out": 1}
     short.close()
+
+
+FALTERING = """
+import os
+from pathlib import Path
+
+
+class Faltering:
+    def compare(self, reference: str, answer: str) -> str:
+        asked = Path(__file__).with_name("asked")
+        times = len(asked.read_text()) if asked.exists() else 0
+        asked.write_text("x" * (times + 1))
+        if times == 0:
+            os.kill(os.getpid(), 9)
+        if times == 1:
+            raise MemoryError
+        return "correct"
+"""
+"""Dies at the first comparison, runs out of memory at the second, and is right from then on."""
+
+
+def test_a_failed_check_is_not_remembered_and_every_verdict_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "faltering_checker.py").write_text(FALTERING)
+    monkeypatch.syspath_prepend(tmp_path)
+    checker = Checker(30.0, 1024)
+    checker.child.target = "faltering_checker:Faltering"
+    reasons = [checker.check("27", "26+1").reason for _ in range(5)]
+    checker.close()
+    assert reasons == ["crash", "error", "correct", "correct", "correct"]
+    assert checker.counts == {"crash": 1, "error": 1, "correct": 3}
+    assert len((tmp_path / "asked").read_text()) == 3  # what was compared is not compared again
 
 
 def test_a_process_that_dies_is_a_verdict(checker: Checker) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import functools
+import threading
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 from turnpoint.envs.child import Child, ChildCrashed, ChildHung
@@ -34,17 +37,23 @@ class Checker:
             memory_mb=memory_mb,
             resident_mb=max(1, memory_mb // 2),
         )
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[Reason] = Counter()
         """Verdicts by reason."""
-        self.check = functools.lru_cache(maxsize=_PAIRS_KEPT)(self._check)
+        self._counting = threading.Lock()
+        # What is raised is not kept: another time the same answer may be checked in time.
+        self._compare: Callable[[str, str], Reason] = lru_cache(_PAIRS_KEPT)(
+            partial(self.child.call, "compare")
+        )
 
     def readable(self, reference: str) -> bool:
         """Whether a reference answer can be parsed; raises ``EnvError`` if the checker does not work at all."""
         return bool(self.child.call("readable", reference))
 
-    def _check(self, reference: str, answer: str | None) -> Verdict:
+    def check(self, reference: str, answer: str | None) -> Verdict:
+        """Whether ``answer`` equals ``reference``, and why not."""
         reason = self._reason(reference, answer)
-        self.counts[reason] = self.counts.get(reason, 0) + 1
+        with self._counting:
+            self.counts[reason] += 1
         return Verdict(reason == "correct", reason)
 
     def _reason(self, reference: str, answer: str | None) -> Reason:
@@ -53,8 +62,7 @@ class Checker:
         if len(answer) > _LONGEST:
             return "too long"
         try:
-            found: Reason = self.child.call("compare", reference, answer)
-            return found
+            return self._compare(reference, answer)
         except ChildHung:
             return "time-out"
         except ChildCrashed:
