@@ -64,6 +64,17 @@ def test_a_failed_teacher_costs_the_turns_of_that_episode(play) -> None:
     assert {row.episode[-2:] for row in played.rows} == {"/0"}
     trained = sum(len(row.response_ids) for row in played.rows)
     assert trained + played.tally["dropped_tokens/teacher_failed"] == played.sampled
+    assert "signal_empty/teacher" not in played.tally
+
+
+def test_a_teacher_that_scores_nothing_is_said_aloud(play) -> None:
+    def dead(episode, turn):
+        raise TeacherError(TeacherFailure.UNREACHABLE, "gone")
+
+    played = play(OPDSettings(group=2), scoring=ScriptedScoring(dead))
+    assert played.rows == []
+    assert played.tally["dropped_tokens/teacher_failed"] == played.sampled > 0
+    assert played.tally["signal_empty/teacher"] == 1
 
 
 def test_broken_episodes_are_counted(play) -> None:

@@ -120,7 +120,7 @@ def distillation_rows(
         weights: factor for each turn of an episode; None = none.
         limits: trained tokens of turns that are not trained whole; what is cut off is counted as dropped.
 
-    Turns that the teacher could not score are dropped and counted.
+    Turns that the teacher could not score are dropped and counted; if that leaves no row, the trainer says so aloud.
     """
     rows = []
     for _, episode in usable_episodes(groups, tally):
@@ -139,6 +139,8 @@ def distillation_rows(
             _note(tally, turn, kept)
             if kept:
                 rows.append(act_row(episode, turn, advantages, length=kept))
+    if not rows and tally.get("dropped_tokens/teacher_failed"):
+        tally.add("signal_empty/teacher")
     return rows
 
 
