@@ -146,6 +146,23 @@ def test_states_that_cannot_be_brought_back_cost_their_turn(play, recorded, tmp_
     assert sum(len(row.response_ids) for row in played.rows) + dropped == played.sampled
 
 
+def test_a_turn_with_a_single_answer_in_time_is_dropped(play, recorded, monkeypatch) -> None:
+    from turnpoint.rollouts.branch import Branch
+
+    sample = Branch.sample
+
+    async def late(self, *args, **options):
+        if not self.episode.id.endswith("-0"):
+            raise TimeoutError
+        return await sample(self, *args, **options)
+
+    monkeypatch.setattr(Branch, "sample", late)
+    played = run(play, PivotRLSettings(episodes=recorded, group=3))
+    assert played.rows == []
+    assert played.tally["answers_skipped/time_out"] == 2 * len(played.groups) > 0
+    assert played.tally["dropped_tokens/too_few_answers"] == played.sampled > 0
+
+
 def test_prompts_that_are_too_long_are_skipped(play, recorded) -> None:
     played = play(
         PivotRLSettings(episodes=recorded, group=3),

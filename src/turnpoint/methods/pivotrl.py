@@ -115,15 +115,20 @@ class PivotRL(Stateless):
         return [row for _, row in pairs]
 
     def _is_pivot(self, group: Group) -> bool:
-        fault = next((e.info[UNJUDGED] for e in group.episodes if UNJUDGED in e.info), None)
+        reason = self._left_out(group)
+        if reason is not None:
+            self.tally.add(f"dropped_tokens/{reason}", sum(e.generated_tokens for e in group.episodes))
+        return reason is None
+
+    def _left_out(self, group: Group) -> str | None:
+        """Why a turn is not trained; None for a pivot."""
+        if any(UNJUDGED in episode.info for episode in group.episodes):
+            return "unjudged"
         rewards = [episode.total_reward for episode in group.episodes]
-        if fault is None:
-            self.tally.mean("local_reward", sum(rewards) / len(rewards))
-        if fault is None and pivotrl_keep(rewards, self.settings.ceiling):
-            return True
-        reason = "unjudged" if fault else "not_pivotal"
-        self.tally.add(f"dropped_tokens/{reason}", sum(e.generated_tokens for e in group.episodes))
-        return False
+        self.tally.mean("local_reward", sum(rewards) / len(rewards))
+        if len(rewards) < 2:  # the others were too late: nothing to compare with
+            return "too_few_answers"
+        return None if pivotrl_keep(rewards, self.settings.ceiling) else "not_pivotal"
 
     # ---- which turns ----------------------------------------------------------------------------
 
