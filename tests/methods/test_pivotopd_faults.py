@@ -36,7 +36,7 @@ def test_a_branch_whose_environment_hangs_is_given_up_and_counted(
         PivotOPDSettings(group=4, recovery_turns=2, max_recoveries=3),
         teacher=scripted_teacher(),
         suite=ToySuite(ToySettings(), hangs_when_restored),
-        rollout=RolloutSettings(max_response_tokens=200, env_seconds=1.0),
+        rollout=RolloutSettings(max_response_tokens=200, env_seconds=4.0),
         tasks=1,
     )
     branches = [branch for group in played.groups for branch in group.branches]

@@ -178,7 +178,7 @@ def test_lasting_failures_cost_the_turns_and_name_them(answer, reason) -> None:
         return answer if len(request.body["prompt"]) > 200 else good(request)
 
     with FakeEndpoint(fails_later) as endpoint:
-        teacher = build(endpoint, retries=0, timeout=0.5)
+        teacher = build(endpoint, retries=0, timeout=0.5 if answer.behaviour == "hang" else 5.0)
         episodes, rows, tally = episodes_of(teacher, OPDSettings())
         assert rows == []
         assert tally[f"teacher_failures/{reason}"] == len(episodes)
