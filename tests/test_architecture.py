@@ -50,7 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 VERL_ROOMS = ("policy/verl/", "testing/verl_cpu/")
 TORCH_ROOMS = ("policy/local/", "policy/small/", "policy/loss.py", *VERL_ROOMS)
 LIGHT_IN_VERL_ROOMS = (
-    "__init__", "backend", "cluster", "compose", "errors", "hooks", "loop", "policy", "settings", "translate",
+    "__init__", "backend", "cluster", "compose", "errors", "hooks", "loop", "policy", "settings", "translate", "unfit",
 )  # fmt: skip
 """Modules of the verl policy that load without torch, Ray and verl; the rest of its room may need them at once."""
 HEAVY = ("torch", "transformers", "safetensors", "tokenizers")

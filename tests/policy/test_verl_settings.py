@@ -12,6 +12,7 @@ from turnpoint.config import ConfigError
 from turnpoint.policy.settings import LossSettings, OptimizerSettings, policy_registry
 from turnpoint.policy.verl import VerlPolicySettings, with_backend
 from turnpoint.policy.verl.translate import MAPPING, pass_through, verl_settings
+from turnpoint.policy.verl.unfit import POOL
 from turnpoint.training.settings import load_run_config
 
 ADAM = "policy.optimizer={kind: adamw, lr: 0.001}"
@@ -91,6 +92,23 @@ def test_what_else_follows_from_ours() -> None:
         ({"verl": {"distillation.enabled": True}}, "teachers are scoring's"),
         ({"verl": {"model.lora_rank": 8}}, "backend=local"),
         ({"verl": {"actor.strategy": "megatron"}}, "fsdp2"),
+        ({"engine": "sglang"}, "its seed is sampling_seed"),
+        ({"engine": "trtllm"}, "set policy.engine=vllm"),
+        ({"verl": {"rollout.top_p": 0.9}}, "set the run's rollout.top_p"),
+        ({"verl": {"rollout.response_length": 64}}, "rollout.max_response_tokens"),
+        ({"verl": {"actor.ppo_micro_batch_size_per_gpu": 4}}, "policy.token_budget"),
+        ({"verl": {"ref.log_prob_micro_batch_size_per_gpu": 4}}, "policy.token_budget"),
+        ({"verl": {"actor.grad_clip": 0.5}}, "policy.optimizer.grad_clip"),
+        ({"verl": {"rollout.checkpoint_engine.backend": "nccl"}}, "straight to the servers"),
+        ({"verl": {"rollout.ignore_eos": True}}, "another policy than the trainer's"),
+        ({"verl": {"rollout.repetition_penalty": 1.1}}, "another policy than the trainer's"),
+        ({"verl": {"rollout": {"engine_kwargs": {"vllm": {"logprobs-mode": "raw"}}}}}, "was sampled from"),
+        ({"verl": {"rollout.engine_kwargs.vllm.max_model_len": 99}}, "policy.context_length"),
+        ({"verl": {f"{POOL}.tensor_model_parallel_size": 2}}, "scoring.tensor_parallel"),
+        ({"verl": {f"{POOL}.max_model_len": 99}}, "scoring.context_length"),
+        ({"verl": {f"{POOL}.name": "sglang"}}, "policy.engine"),
+        ({"verl": {f"{POOL}.temperature": 0.5}}, "temperature 1"),
+        ({"verl": {f"{POOL}.logprobs_mode": "raw_logprobs"}}, "another policy than the trainer's"),
         ({"merge_rows": "trees"}, "merge_rows"),
     ],
 )
@@ -104,12 +122,12 @@ def test_own_verl_settings_pass_through() -> None:
     given = {
         "rollout.gpu_memory_utilization": 0.4,
         "actor": {"fsdp_config": {"param_offload": True}, "optim": {"weight_decay": 0.01}},
-        "distillation.teacher_models.teacher_model.inference.gpu_memory_utilization": 0.8,
+        f"{POOL}.gpu_memory_utilization": 0.8,
+        f"{POOL}.engine_kwargs": {"vllm": {"max_num_partial_prefills": 2}},
+        "rollout.engine_kwargs.vllm.max_num_partial_prefills": 2,
+        "rollout.checkpoint_engine.update_weights_bucket_megabytes": 512,
     }
-    assert (
-        pass_through(given)["distillation.teacher_models.teacher_model.inference.gpu_memory_utilization"]
-        == 0.8
-    )
+    assert pass_through(given)[f"{POOL}.gpu_memory_utilization"] == 0.8
     found = table(verl=given)
     assert found["rollout.gpu_memory_utilization"] == 0.4
     assert found["actor.fsdp_config.param_offload"] is True

@@ -18,7 +18,7 @@ from pydantic import (
 from turnpoint.config import ConfigError
 from turnpoint.policy.settings import LossSettings, OptimizerSettings, PolicySettings, policy_registry
 from turnpoint.policy.sources import model_folder
-from turnpoint.policy.verl.translate import refuse_unfit
+from turnpoint.policy.verl.unfit import refuse_unfit
 
 if TYPE_CHECKING:
     from turnpoint.envs import EnvSuite
@@ -42,7 +42,7 @@ class VerlPolicySettings(PolicySettings):
     tensor_parallel: PositiveInt = 1
     """GPUs that one rollout server spans; there are ``nodes * gpus_per_node / tensor_parallel`` servers."""
     engine: str = "vllm"
-    """verl's name of the rollout server (``vllm``, ``sglang``)."""
+    """verl's name of the rollout server: ``vllm``, or one from ``external_modules``."""
     device: Literal["cuda", "cpu"] = "cuda"
     """``cpu`` needs a platform from ``external_modules``: it is for tests."""
     external_modules: list[str] = Field(default_factory=list)

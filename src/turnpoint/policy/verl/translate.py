@@ -1,11 +1,10 @@
-"""From our settings to verl's: a flat table of dotted names. What verl cannot honour is refused by name.
+"""From our settings to verl's: a flat table of dotted names.
 
 ``MAPPING`` says in words what becomes what; ``verl_settings`` does it. Nothing here imports verl.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,26 +28,6 @@ ROOTS = (
     "critic",
 )
 """Sections of verl's config that a pass-through may name in full; other names are taken below ``actor_rollout_ref``."""
-
-POOL = "distillation.teacher_models.teacher_model.inference."
-"""What may be passed on for the servers of the teacher pool."""
-UNUSED = {
-    "trainer": "the training loop is turnpoint's: see train, eval and loggers",
-    "data": "tasks come from env, lengths from policy.context_length and rollout.max_response_tokens",
-    "algorithm": "advantages are the method's",
-    "reward": "rewards are the environment's",
-    "critic": "no method has a critic",
-    "distillation": f"teachers are scoring's; only {POOL}… is passed on",
-    f"{ROLLOUT}.n": "how many episodes a task has is the method's (method.group)",
-    f"{ROLLOUT}.agent": "episodes are played by turnpoint",
-    f"{ROLLOUT}.multi_turn": "episodes are played by turnpoint",
-    f"{ROLLOUT}.val_kwargs": "evaluation is eval's",
-    f"{MODEL}.lora": "this adapter writes whole models; train adapters with backend=local",
-    f"{MODEL}.lora_rank": "this adapter writes whole models; train adapters with backend=local",
-    f"{MODEL}.lora_adapter_path": "this adapter writes whole models; train adapters with backend=local",
-    f"{ACTOR}.strategy": "this adapter reads FSDP's checkpoints (fsdp2)",
-}
-"""Sections and names of verl's config that nothing here would read, or that it cannot work with, and why."""
 
 MAPPING: dict[str, str] = {
     "model": f"{MODEL}.path",
@@ -77,69 +56,9 @@ MAPPING: dict[str, str] = {
 """What becomes what, for the documentation and for messages."""
 
 
-def refuse_unfit(settings: VerlPolicySettings) -> None:
-    """Raise ``ConfigError`` for what verl cannot honour, with the setting and the way out."""
-    for fault in _faults(settings):
-        raise ConfigError(fault)
-    passed = pass_through(settings.verl)
-    fixed, _ = _tables(settings, context=settings.context_length or 1, seed=0)
-    for name in passed:
-        for ours in fixed:
-            if name == ours or name.startswith(ours + ".") or ours.startswith(name + "."):
-                raise ConfigError(
-                    f"policy.verl sets {name}, which follows from policy's own settings ({_source(ours)}); "
-                    "set that instead"
-                )
-        for unused, why in UNUSED.items():
-            if (name == unused or name.startswith(unused + ".")) and not name.startswith(POOL):
-                raise ConfigError(f"policy.verl sets {name}, which would do nothing here: {why}")
-
-
-def _faults(settings: VerlPolicySettings) -> Iterator[str]:
-    optimizer, loss = settings.optimizer, settings.loss
-    own = f"policy.verl={{{ACTOR}.optim."
-    if optimizer.kind != "adamw":
-        yield (
-            f"policy.optimizer.kind is {optimizer.kind}, which verl does not have; "
-            "set policy.optimizer.kind=adamw with a rate of its own (policy.optimizer.lr=1e-3 for the built-in agent)"
-        )
-    if optimizer.lr_rest is not None:
-        yield "policy.optimizer.lr_rest is for muon, which verl does not have; leave it out"
-    if optimizer.weight_decay > 0:
-        yield (
-            f"policy.optimizer.weight_decay is {optimizer.weight_decay}: it leaves norms and biases alone, and verl "
-            f"decays them too; set it to 0, or take verl's: {own}weight_decay: {optimizer.weight_decay}}}"
-        )
-    if optimizer.warmup_steps > 0:
-        yield (
-            f"policy.optimizer.warmup_steps is {optimizer.warmup_steps}: verl's warm-up begins with a step of rate 0; "
-            f"set it to 0, or take verl's: {own}lr_warmup_steps: {optimizer.warmup_steps}}}"
-        )
-    if loss.ratio == "sequence" and loss.dual_clip is not None:
-        yield (
-            f"policy.loss.dual_clip is {loss.dual_clip}, but verl's sequence ratio (gspo) has no dual clip; set it to "
-            "null, or policy.loss.ratio=token"
-        )
-    if settings.gpus % settings.tensor_parallel:
-        yield (
-            f"policy.tensor_parallel is {settings.tensor_parallel}, which does not divide the {settings.gpus} GPUs of "
-            "policy.nodes * policy.gpus_per_node; set a divisor"
-        )
-    if settings.scoring == "servers" and settings.temperature != 1.0:
-        yield (
-            f"policy.scoring is servers, whose log-probs of given tokens are those at temperature 1, but "
-            f"policy.temperature is {settings.temperature}; set policy.scoring=actor (or auto)"
-        )
-    if settings.device == "cpu" and not settings.external_modules:
-        yield (
-            "policy.device is cpu, for which verl has no platform; name a module that registers one in "
-            "policy.external_modules (turnpoint.testing.verl_cpu for tests), or set policy.device=cuda"
-        )
-
-
 def verl_settings(settings: VerlPolicySettings, *, context: int, seed: int) -> dict[str, Any]:
     """verl's settings by dotted name, over the defaults of its trainer; ``context`` is the context length."""
-    fixed, usual = _tables(settings, context=context, seed=seed)
+    fixed, usual = tables(settings, context=context, seed=seed)
     return usual | pass_through(settings.verl) | fixed
 
 
@@ -164,9 +83,7 @@ def _flat(given: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _tables(
-    settings: VerlPolicySettings, *, context: int, seed: int
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def tables(settings: VerlPolicySettings, *, context: int, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings that follow from ours, and those that are usual here but may be passed otherwise."""
     fixed = {
         f"{MODEL}.path": str(Path(settings.model).resolve()),
@@ -236,13 +153,3 @@ def _actor(settings: VerlPolicySettings, context: int) -> dict[str, Any]:
     for part in (ACTOR, REF):
         result |= {f"{part}.fsdp_config.mixed_precision.{key}": value for key, value in precision.items()}
     return result
-
-
-def _source(verl_name: str) -> str:
-    """The setting of ours that a verl name comes from, for messages."""
-    last = verl_name.rsplit(".", 1)[-1]
-    for ours, theirs in MAPPING.items():
-        if verl_name in theirs or last in theirs.replace(",", " ").replace(":", " ").split():
-            return f"policy.{ours.split(',')[0]}"
-    near = difflib.get_close_matches(last, MAPPING, n=1, cutoff=0.4)
-    return f"policy.{near[0]}" if near else "see docs/verl.md"
