@@ -10,7 +10,15 @@ import typer
 
 from turnpoint.cli.common import console, print_json, user_faults
 from turnpoint.cli.tables import mean, percent, show_table
-from turnpoint.cli.targets import EpisodeStream, environment, opened, show_notes, sources_of, spread
+from turnpoint.cli.targets import (
+    EpisodeStream,
+    environment,
+    opened,
+    refuse_taken,
+    show_notes,
+    sources_of,
+    spread,
+)
 
 if TYPE_CHECKING:
     from turnpoint.inspector.store import Source
@@ -43,7 +51,7 @@ def diagnose(
     form: Annotated[str | None, typer.Option("--format", help="Format of foreign trajectories.")] = None,
     window: Annotated[int, typer.Option(min=0, help="Turns between detection and pivot that agree.")] = 1,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many episodes.")] = None,
-    save: Annotated[Path | None, typer.Option(help="Write the detections to this JSONL file.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Write the detections to this new JSONL file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Pivot rate, first pivot, remaining distance, wasted turns by task type; agreement of detectors with the oracle.
@@ -52,6 +60,8 @@ def diagnose(
 
     Example: turnpoint diagnose runs/quickstart --detector report --detector oracle --json
     """
+    with user_faults():
+        refuse_taken(save, "--save")
     with user_faults(), opened(target, form) as (path, exchange):
         result = asyncio.run(
             _diagnose(
@@ -87,7 +97,7 @@ async def _diagnose(
     sources, closing = _sources(env, run_folder, checkpoint)
     detectors = _detectors(names, overrides, sources, ask=run_folder is not None)
     diagnosis = Diagnosis(detectors, window=window)
-    kept = save.open("w", encoding="utf-8") if save is not None else None
+    kept = save.open("x", encoding="utf-8") if save is not None else None
     try:
         await _prepare(detectors, chosen)
         err = console()

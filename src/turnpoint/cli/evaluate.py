@@ -11,6 +11,7 @@ import typer
 from pydantic import ValidationError
 
 from turnpoint.cli.common import config_path, console, fail, print_json, user_faults
+from turnpoint.cli.targets import refuse_taken
 
 if TYPE_CHECKING:
     from turnpoint.training.evaluate import Evaluation
@@ -48,7 +49,7 @@ def evaluate(
     agent: Annotated[
         Agent, typer.Option(help="Who plays: the model, or a scripted agent that needs none.")
     ] = Agent.MODEL,
-    episodes: Annotated[Path | None, typer.Option(help="Write the episodes to this JSONL file.")] = None,
+    episodes: Annotated[Path | None, typer.Option(help="Write the episodes to this new JSONL file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Success on held-out tasks with 95 % intervals, overall and by task type.
@@ -60,6 +61,7 @@ def evaluate(
     from turnpoint.training.view import success_text
 
     with user_faults():
+        refuse_taken(episodes, "--episodes")
         if agent is Agent.MODEL:
             result = _with_model(target, overrides or [], checkpoint)
         else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from turnpoint.cli.common import fail, print_json, user_faults
-from turnpoint.cli.targets import EpisodeStream, opened, show_notes, sources_of
+from turnpoint.cli.targets import EpisodeStream, opened, refuse_taken, show_notes, sources_of
 
 if TYPE_CHECKING:
     from turnpoint.records import Episode
@@ -29,6 +29,8 @@ def export(
 
     Example: turnpoint export runs/quickstart episodes.parquet --to parquet
     """
+    with user_faults():
+        refuse_taken(out, "OUT")
     with user_faults(), opened(target, form) as (path, imported):
         from turnpoint.exchange import ExchangeReport, write_foreign
 

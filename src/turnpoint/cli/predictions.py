@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from turnpoint.cli.common import NO, fail, print_json, user_faults
-from turnpoint.cli.targets import EpisodeStream, opened, show_notes, sources_of
+from turnpoint.cli.targets import EpisodeStream, opened, refuse_taken, show_notes, sources_of
 
 
 def predictions(
@@ -28,8 +28,7 @@ def predictions(
     from turnpoint.envs import EnvDataError, EnvError, env_registry
 
     with user_faults(), opened(target) as (path, _):
-        if out.exists():
-            fail(f"{out} exists already; name another file")
+        refuse_taken(out, "OUT")
         settings = env_registry.parse(apply_overrides({"kind": name}, overrides or []))
         stream = EpisodeStream(sources_of(path, part))
         out.parent.mkdir(parents=True, exist_ok=True)

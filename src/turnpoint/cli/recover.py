@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from turnpoint.cli.common import fail, print_json, user_faults
+from turnpoint.cli.targets import refuse_taken
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,7 @@ def recover(
             help="Compare with this too: 'initial', a checkpoint folder, or the --json of another call."
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the replays to this JSONL file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the replays to this new JSONL file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """How often, how soon and how directly a policy still solves the task after a recorded mistake.
@@ -48,6 +49,7 @@ def recover(
         from turnpoint.pivots.recovery import first_mistakes, paired_shares
         from turnpoint.records import read_episodes
 
+        refuse_taken(out, "--out")
         base = _read_report(Path(against)) if against and Path(against).is_file() else None
         found = first_mistakes(read_episodes(mistakes))[:limit]
         if not found:

@@ -10,6 +10,7 @@ import typer
 
 from turnpoint.cli.common import fail, print_json, user_faults
 from turnpoint.cli.tables import percent, show_table
+from turnpoint.cli.targets import refuse_taken
 
 
 def replay(
@@ -27,7 +28,7 @@ def replay(
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many failures.")] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="A checkpoint folder of the run.")] = None,
     initial: Annotated[bool, typer.Option(help="Play with the initial weights.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Write the replays to this JSONL file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the replays to this new JSONL file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Which intervention would have saved a failure: none, another try, or an oracle's turn here or there.
@@ -46,6 +47,7 @@ def replay(
         from turnpoint.records import EpisodeWriter, read_episodes
         from turnpoint.training.evaluate import eval_rollouts
 
+        refuse_taken(out, "--out")
         chosen = conditions(after or (2, 3))
         unknown = set(condition or ()) - {c.name for c in chosen}
         if unknown:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,23 @@ def opened(target: Path, name: str | None = None) -> Iterator[tuple[Path, Exchan
     report = ExchangeReport()
     with native_target(target, report, name=name) as path:
         yield path, report
+
+
+def refuse_taken(path: Path | None, option: str) -> None:
+    """Called before anything is read or played: raise ``ConfigError`` if ``path`` cannot become a new file.
+
+    What exists is never overwritten or added to: it may be the very file that is read.
+    """
+    from turnpoint.config import ConfigError
+
+    if path is None:
+        return
+    if os.path.lexists(path):
+        raise ConfigError(f"{option}: {path} exists already; name another file")
+    above = next(folder for folder in path.absolute().parents if os.path.lexists(folder))
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        reason = "cannot be written" if above.is_dir() else "is not a folder"
+        raise ConfigError(f"{option}: {path} cannot be made, since {above} {reason}; name another file")
 
 
 def show_notes(notes: Sequence[str]) -> None:
