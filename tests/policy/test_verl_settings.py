@@ -11,6 +11,7 @@ from turnpoint.cli.recipes import find_recipe, list_recipes
 from turnpoint.config import ConfigError
 from turnpoint.policy.settings import LossSettings, OptimizerSettings, policy_registry
 from turnpoint.policy.verl import VerlPolicySettings, with_backend
+from turnpoint.policy.verl.__main__ import train_arguments
 from turnpoint.policy.verl.translate import MAPPING, pass_through, verl_settings
 from turnpoint.policy.verl.unfit import POOL
 from turnpoint.training.settings import load_run_config
@@ -151,6 +152,24 @@ def test_a_local_policy_moves_to_verl() -> None:
     moved = with_backend({**data, "backend": "verl"})
     assert moved == {"policy": {"kind": "verl", "model": "m", "token_budget": 99}}
     assert with_backend(data) == data == with_backend({**data, "backend": "local"})
+
+
+def test_a_setting_of_the_local_policy_alone_that_says_its_default_is_left_out() -> None:
+    data = {"backend": "verl", "policy": {"kind": "local", "model": "m", "lora": None}}
+    assert with_backend(data) == {"policy": {"kind": "verl", "model": "m"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments"),
+    [
+        (["quickstart", "train.steps=2"], ["train", "quickstart", "train.steps=2", "backend=verl"]),
+        (["--dry-run", "quickstart"], ["train", "--dry-run", "quickstart", "backend=verl"]),
+        (["--help"], ["train", "--help"]),
+        ([], ["train"]),
+    ],
+)
+def test_the_module_is_the_command_with_another_backend(given: list[str], arguments: list[str]) -> None:
+    assert train_arguments(given) == arguments
 
 
 def test_the_built_in_agent_is_made_first() -> None:

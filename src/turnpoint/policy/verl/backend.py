@@ -51,7 +51,7 @@ def _translated(policy: dict[str, Any]) -> dict[str, Any]:
             continue
         if name in ours or name not in theirs:  # an unknown name is left to validation
             result[name] = value
-        else:
+        elif kind == "small" or value != theirs[name].default:  # a default said aloud is no wish
             start[name] = value
     if kind == "local" and (lost := sorted(start.keys() - {"kind", *OF_MODEL})):
         raise ConfigError(
