@@ -39,7 +39,7 @@ def test_memory_and_cost_are_told_in_order(config_of: Callable[..., dict[str, An
     [
         ({}, {"gradients": 4, "optimizer": 8}),
         ({"optimizer": {"kind": "adamw8bit"}}, {"gradients": 4, "optimizer": 2}),
-        ({"dtype": "bfloat16"}, {"weights": 2, "gradients": 6, "optimizer": 12}),
+        ({"dtype": "bfloat16"}, {"weights": 2, "gradients": 4, "optimizer": 12}),
         ({"loss": {"kl": 0.1}}, {"reference": 4}),
     ],
 )

@@ -142,7 +142,7 @@ def needs(plan: Plan) -> dict[str, float]:
     found: dict[str, float] = {
         "weights": count * width,
         "adapters": 0 if lora is None else trained * trained_width,
-        "gradients": trained * (trained_width + masters),
+        "gradients": trained * 4,  # in float32 alone: a weight's own gradient goes into its master's at once
         "optimizer": trained * (moments + masters),
         "reference": count * width if plan.reference and lora is None else 0,
         "teachers": sum(_teacher(plan, teacher) for teacher in plan.config.scoring.values()),

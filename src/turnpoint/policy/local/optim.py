@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,7 +23,8 @@ class NonFiniteGradient(ArithmeticError):
 class Stepper:
     """Moves the weights of a network along their gradients.
 
-    Weights in reduced precision get float32 masters: a small step would otherwise be rounded away.
+    Weights in reduced precision get float32 masters: a small step would otherwise be rounded away, and so would the
+    gradient of one micro-batch beside the sum of those before it.
     """
 
     def __init__(self, network: Network, settings: OptimizerSettings) -> None:
@@ -34,6 +36,9 @@ class Stepper:
             name: weight if weight.dtype == torch.float32 else weight.detach().float().clone()
             for name, weight in named
         }
+        for name, weight in named:
+            if self.masters[name] is not weight:
+                weight.register_post_accumulate_grad_hook(_add_to(self.masters[name]))
         matrices = _hidden_matrices(network) if settings.kind == "muon" else set()
         rest = [name for name in self.weights if name not in matrices]
         self.optimizers: dict[str, torch.optim.Optimizer] = {}
@@ -57,29 +62,23 @@ class Stepper:
 
     def zero_grad(self) -> None:
         """Forget all gradients."""
-        for weight in self.weights.values():
-            weight.grad = None
+        for name, weight in self.weights.items():
+            weight.grad = self.masters[name].grad = None
 
     def gradient_norm(self) -> float:
         """Norm of the accumulated gradient, in float32."""
-        grads = [weight.grad for weight in self.weights.values() if weight.grad is not None]
+        grads = [master.grad for master in self.masters.values() if master.grad is not None]
         if not grads:
             return 0.0
-        return float(
-            torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g.float()) for g in grads]))
-        )
+        return float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in grads])))
 
     def step(self, norm: float, scale: float = 1.0) -> float:
         """Clip the gradient of the given norm, take one step at ``scale`` times the learning rate and clear
         gradients; returns the rate used."""
         shrink = min(1.0, self.settings.grad_clip / (norm + 1e-6))
-        for name, weight in self.weights.items():
-            master = self.masters[name]
-            if weight.grad is None:
-                master.grad = None
-                continue
-            grad = weight.grad if master is weight else weight.grad.float()
-            master.grad = grad.mul_(shrink)
+        for master in self.masters.values():
+            if master.grad is not None:
+                master.grad.mul_(shrink)
         warm = scale * min(1.0, (self.steps + 1) / max(1, self.settings.warmup_steps))
         for name, optimizer in self.optimizers.items():
             for group in optimizer.param_groups:
@@ -89,7 +88,6 @@ class Stepper:
             for name, weight in self.weights.items():
                 if self.masters[name] is not weight:
                     weight.copy_(self.masters[name])
-                    self.masters[name].grad = None
         self.zero_grad()
         self.steps += 1
         return self.settings.lr * warm
@@ -138,6 +136,20 @@ class Stepper:
             for name, weight in self.weights.items():
                 if self.masters[name] is not weight:
                     self.masters[name].copy_(weight)
+
+
+def _add_to(master: Tensor) -> Callable[[Tensor], None]:
+    """What moves a weight's gradient into its master's as soon as a backward pass has it."""
+
+    def add(weight: Tensor) -> None:
+        assert weight.grad is not None
+        if master.grad is None:
+            master.grad = weight.grad.float()
+        else:
+            master.grad.add_(weight.grad)
+        weight.grad = None
+
+    return add
 
 
 def _adamw(
