@@ -225,6 +225,48 @@ def test_fork_saves_branches_beside_the_parent(run: Path) -> None:
     assert json.loads(call("diagnose", run, "--json").stdout)["episodes"] == 8
 
 
+def test_fork_wants_to_know_which_step_is_meant(run: Path) -> None:
+    """Evaluations play the same tasks at every step, under the same ids."""
+    first, later = run / "eval" / "step_000000.jsonl", run / "eval" / "step_000003.jsonl"
+    parent = read_episodes(later)[0]
+    with EpisodeWriter(first) as writer:
+        writer.write(parent)
+    one = ["--episode", parent.id, "--action", "wait", "--initial"]
+    unclear = call("fork", run, *one)
+    assert unclear.exit_code == 2
+    assert "is in 2 files: step_000000.jsonl, step_000003.jsonl" in unclear.stderr
+    found = json.loads(call("fork", run, *one, "--step", 0, "--json").stdout)
+    assert Path(found["file"]) == run / "eval" / "step_000000.forks.jsonl"
+    wrong = call("fork", run, *one, "--step", 7)
+    assert wrong.exit_code == 2
+    assert "it has those of steps 0, 3" in wrong.stderr
+
+
+def test_fork_without_an_oracle_saves_nothing(run: Path) -> None:
+    config = json.loads((run / "config.yaml").read_text()) | {"teacher": None}
+    config["env"]["oracle"] = False
+    (run / "config.yaml").write_text(json.dumps(config))
+    parent = read_episodes(run / "eval" / "step_000003.jsonl")[0]
+    result = call("fork", run, "--episode", parent.id, "--oracle", 1, "--initial")
+    assert result.exit_code == 2
+    assert "has no oracle" in result.stderr
+    assert not (run / "eval" / "step_000003.forks.jsonl").exists()
+
+
+def test_fork_prints_the_fault_that_ended_a_branch(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from turnpoint.envs import EnvError
+    from turnpoint.testing.toy_env import ToyEnv
+
+    def broken(self: ToyEnv, knowledge: str = "full") -> list[str]:
+        raise EnvError("the oracle lost its map")
+
+    monkeypatch.setattr(ToyEnv, "best_actions", broken)
+    parent = read_episodes(run / "eval" / "step_000003.jsonl")[0]
+    result = call("fork", run, "--episode", parent.id, "--oracle", 1, "--initial")
+    assert "env_error" in result.stdout
+    assert "the oracle lost its map" in result.stderr
+
+
 def test_analyse(run: Path) -> None:
     found = json.loads(call("analyse", run, "--json").stdout)
     assert found["teacher"]["left_out"] == {"no teacher scores": 8}

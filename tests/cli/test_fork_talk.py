@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -121,6 +122,32 @@ def test_stopping_saves_nothing(run: Path) -> None:
     terminal.until("nothing was saved")
     assert terminal.end() == 0
     assert not (run / "eval" / "step_000001.forks.jsonl").exists()
+
+
+@pytest.mark.parametrize("how", ["ctrl-c", "ctrl-d"])
+def test_the_keys_that_end_programs_stop_at_once_and_save_nothing(run: Path, how: str) -> None:
+    terminal = Terminal(run, "--episode", parent(run).id, "--turn", "0", "--initial")
+    terminal.until("> ")
+    if how == "ctrl-c":
+        terminal.process.send_signal(signal.SIGINT)
+    else:
+        os.write(terminal.main, b"\x04")
+    terminal.until("nothing was saved")
+    assert terminal.end() == 0
+    assert not (run / "eval" / "step_000001.forks.jsonl").exists()
+
+
+def test_an_oracle_that_is_not_there_is_said_and_asked_for_another_turn(run: Path) -> None:
+    config = json.loads((run / "config.yaml").read_text())
+    config["env"]["oracle"] = False
+    (run / "config.yaml").write_text(json.dumps(config))
+    terminal = Terminal(run, "--episode", parent(run).id, "--turn", "1", "--initial")
+    terminal.until("> ")
+    terminal.say("!")
+    assert "has no oracle to take turns" in terminal.until("> ")
+    terminal.say("q")
+    terminal.until("nothing was saved")
+    assert terminal.end() == 0
 
 
 def test_an_action_that_is_not_admissible_is_a_turn_like_the_models(run: Path) -> None:

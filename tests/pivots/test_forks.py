@@ -72,6 +72,23 @@ def test_episodes_are_found_by_the_end_of_their_id(run: Path) -> None:
         find_episode(files, "other/0")
 
 
+def test_an_episode_of_several_files_is_no_choice_of_ours(run: Path) -> None:
+    first, later = run / "eval" / "step_000004.jsonl", run / "eval" / "step_000008.jsonl"
+    with EpisodeWriter(later) as writer:
+        writer.write(path([2, 3, 3], "eval/other/0"))
+    for wanted in ("eval/other/0", "other/0"):
+        with pytest.raises(RecordError, match=r"step_000004\.jsonl, step_000008\.jsonl"):
+            find_episode([later, first], wanted)
+        assert find_episode([first], wanted)[1] == first
+
+
+def test_branches_are_meant_where_nothing_else_ends_so(run: Path) -> None:
+    parent = run / "eval" / "step_000004.jsonl"
+    save_branch(path([1, 1], "lost/t2-0/other/0"), parent, set())
+    assert find_episode([forks_file(parent), parent], "other/0")[0].id == "eval/other/0"
+    assert find_episode([forks_file(parent), parent], "t2-0/other/0")[1] == forks_file(parent)
+
+
 def test_a_branch_that_is_over_cannot_go_on() -> None:
     rollouts, _ = agent(toy_suite(rooms=2, max_turns=12))
 

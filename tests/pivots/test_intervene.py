@@ -32,6 +32,11 @@ def test_the_oracle_takes_its_best_action_and_says_so() -> None:
     assert episode.success
 
 
+def test_an_oracle_that_is_not_there_is_refused() -> None:
+    with pytest.raises(RecordError, match="has no oracle to take turns"):
+        prepared(3, OracleTurn(), suite=toy_suite(rooms=2, max_turns=12, oracle=False))
+
+
 def test_where_the_oracle_knows_nothing_the_policy_goes_on() -> None:
     episode = prepared(4, OracleTurn(), OracleTurn())
     assert len(episode.turns) == 6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from turnpoint.cli.common import console, fail, print_json, user_faults
+from turnpoint.cli.targets import show_notes
 
 if TYPE_CHECKING:
     from turnpoint.pivots.forks import ForkSession
@@ -25,6 +27,10 @@ def fork(
     run_folder: Annotated[Path, typer.Argument(help="The run that holds the episode.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings, as section.setting=value.")] = None,
     episode: Annotated[str, typer.Option(help="Id of the episode, or the end of it.")] = "",
+    step: Annotated[
+        int | None,
+        typer.Option(min=0, help="Step of the run that the episode is of, where several have its id."),
+    ] = None,
     turn: Annotated[int, typer.Option(min=0, help="Turn to take over at, from 0.")] = 0,
     action: Annotated[
         list[str] | None, typer.Option(help="Take this action (may be repeated: turn after turn).")
@@ -45,7 +51,7 @@ def fork(
 
     On a terminal, without --action, --hint and --oracle, it asks turn by turn.
 
-    Example: turnpoint fork runs/quickstart --episode eval/valid_seen-3/0 --turn 4 --action "go to shelf 1"
+    Example: turnpoint fork runs/quickstart --episode eval/valid-00003/0 --step 16 --turn 4 --action "go to shelf 1"
     """
     if not episode:
         fail("name an episode with --episode; turnpoint inspect shows the ids of a run")
@@ -55,7 +61,11 @@ def fork(
         from turnpoint.inspector.store import find_sources
         from turnpoint.pivots.forks import find_episode
 
-        files = [source.path for source in reversed(find_sources(run_folder))]
+        sources = find_sources(run_folder)
+        files = [source.path for source in sources if step is None or source.step == step]
+        if not files:
+            steps = ", ".join(map(str, sorted({source.step for source in sources})))
+            fail(f"{run_folder} holds no episodes of step {step}; it has those of steps {steps}")
         parent, path = find_episode(files, episode)
         taken = _taken(action or [], hint, oracle)
         talk = not (action or hint or oracle or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
@@ -69,6 +79,8 @@ def fork(
     for branch in saved["branches"]:
         outcome = "solved" if branch["success"] else branch["stop"]
         typer.echo(f"{branch['id']}: {outcome} after {branch['turns']} turns ({branch['new_turns']} new)")
+        if branch["error"]:
+            show_notes([branch["error"]])
     typer.echo(saved["file"] or "nothing was saved")
 
 
@@ -134,6 +146,7 @@ async def _talk(session: ForkSession) -> bool:
     """Ask turn by turn; False if nothing is to be kept."""
     from turnpoint.inspector.text import clip_note
     from turnpoint.pivots.intervene import HintedTurn, OracleTurn, OwnTurn, TakenTurn, TypedTurn
+    from turnpoint.records import RecordError
 
     out = console()
 
@@ -154,10 +167,7 @@ async def _talk(session: ForkSession) -> bool:
             say("admissible: " + " | ".join(observation.admissible))
         if place < len(session.parent.turns):
             say(f"recorded: {session.parent.turns[place].executed}")
-        try:
-            said = (await asyncio.to_thread(input, "> ")).strip()
-        except EOFError:
-            return True
+        said = _ask()
         if said == "q":
             return False
         if not said:
@@ -171,6 +181,25 @@ async def _talk(session: ForkSession) -> bool:
             taken = HintedTurn(said[1:].strip())
         else:
             taken = TypedTurn(said)
-        after = await session.take(taken)
+        try:
+            after = await session.take(taken)
+        except RecordError as error:  # the turn is impossible here; another one may follow
+            say(str(error))
+            continue
         if len(after.turns) > place:
             say(f"did: {after.turns[place].executed}")
+
+
+def _ask() -> str:
+    """A line from the terminal; ``q`` for its end and for Ctrl-C.
+
+    It is read in the thread of the event loop, which has nothing to do meanwhile. The loop's own handler would take
+    Ctrl-C without ending ``input``, so the usual one stands in for it.
+    """
+    of_the_loop = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return input("> ").strip()
+    except (EOFError, KeyboardInterrupt):
+        return "q"
+    finally:
+        signal.signal(signal.SIGINT, of_the_loop)

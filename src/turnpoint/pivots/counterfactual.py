@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from turnpoint.envs import Knowledge
-from turnpoint.pivots.intervene import OracleTurn, adopt, prepare
+from turnpoint.pivots.intervene import OracleTurn, adopt, prepare, require_oracle
 from turnpoint.pivots.recovery import Mistake
 from turnpoint.pivots.statistics import Interval, bootstrap_interval
 from turnpoint.records import Episode, EpisodeKind, RecordError
@@ -114,10 +114,8 @@ async def play_conditions(
     knowledge: Knowledge = "full",
 ) -> Played:
     """All replays of all conditions, batched together; each state is brought back once and forked from there."""
-    if not rollouts.suite.capabilities.oracle and any(c.oracle_turns for c in chosen):
-        raise RecordError(
-            f"environment '{rollouts.suite.name}' has no oracle to take turns; leave the oracle conditions out"
-        )
+    if any(condition.oracle_turns for condition in chosen):
+        require_oracle(rollouts)
     jobs = [(condition, mistake) for condition in chosen for mistake in mistakes]
     played = await asyncio.gather(*(_replays(rollouts, c, m, replays, knowledge) for c, m in jobs))
     size = len(mistakes)

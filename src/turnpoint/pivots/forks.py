@@ -5,6 +5,7 @@ Branches are written to ``NAME.forks.jsonl`` beside the file that holds their pa
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,24 +22,32 @@ def forks_file(parents: Path) -> Path:
 
 
 def find_episode(files: Sequence[Path], wanted: str) -> tuple[Episode, Path]:
-    """The episode called ``wanted`` (its id, or the end of it) and its file; earlier files first, branches last.
+    """The episode called ``wanted`` (its id, or the end of it; branches only if no other ends so) and its file.
 
-    Raises ``RecordError`` if there is none, or several that end so in one file.
+    Raises ``RecordError`` if there is none, if several ids end so, or if several files hold it.
     """
+    exact, ending, branches = (defaultdict[str, set[Path]](set) for _ in range(3))
     for path in files:
         for episode in EpisodeReader(path, strict=False):
             if episode.id == wanted:
-                return episode, path
-    for path in sorted(files, key=lambda file: file.name.endswith(SUFFIX)):
-        found = {e.id: e for e in EpisodeReader(path, strict=False) if e.id.endswith(wanted)}
-        if len(found) > 1:
-            raise RecordError(
-                f"{len(found)} episodes of {path.name} end in '{wanted}': {', '.join(list(found)[:5])}; give more of "
-                "the id"
-            )
-        if found:
-            return next(iter(found.values())), path
-    raise RecordError(f"no episode is called '{wanted}'; turnpoint inspect shows the ids of a run")
+                exact[episode.id].add(path)
+            elif episode.id.endswith(wanted):
+                (branches if path.name.endswith(SUFFIX) else ending)[episode.id].add(path)
+    found = exact or ending or branches
+    if not found:
+        raise RecordError(f"no episode is called '{wanted}'; turnpoint inspect shows the ids of a run")
+    if len(found) > 1:
+        raise RecordError(
+            f"{len(found)} episodes end in '{wanted}': {', '.join(sorted(found)[:5])}; give more of the id"
+        )
+    ((name, paths),) = found.items()
+    if len(paths) > 1:
+        where = ", ".join(sorted(path.name for path in paths))
+        raise RecordError(
+            f"episode {name} is in {len(paths)} files: {where}; say which step is meant (--step)"
+        )
+    (path,) = paths
+    return next(e for e in EpisodeReader(path, strict=False) if e.id == name), path
 
 
 class ForkSession:

@@ -50,8 +50,11 @@ async def prepare(
     """The state before ``turn`` of ``parent`` (``len(turns)``: after the last) with ``taken`` played on from it.
 
     ``stop`` is None if the episode goes on; otherwise it ended on the way, with a fault where the state could not be
-    brought back. Raises ``RecordError`` for a turn that the episode does not have.
+    brought back. Raises ``RecordError`` for a turn that the episode does not have, and for an oracle's turn where
+    there is no oracle.
     """
+    if any(isinstance(one, OracleTurn) for one in taken):
+        require_oracle(rollouts)
     if not 0 <= turn <= len(parent.turns):
         raise RecordError(
             f"episode {parent.id} has {len(parent.turns)} turns; there is no state before turn {turn}"
@@ -80,6 +83,14 @@ async def prepare(
     finally:
         rollouts.policy.end_session(episode.id)
     return episode
+
+
+def require_oracle(rollouts: Rollouts) -> None:
+    """Raise ``RecordError`` if no oracle can take turns."""
+    if not rollouts.suite.capabilities.oracle:
+        raise RecordError(
+            f"environment '{rollouts.suite.name}' has no oracle to take turns; leave the oracle's turns out"
+        )
 
 
 async def _take(rollouts: Rollouts, env: EnvCopy, episode: Episode, taken: TakenTurn) -> None:
@@ -157,4 +168,5 @@ __all__ = [
     "TypedTurn",
     "adopt",
     "prepare",
+    "require_oracle",
 ]
