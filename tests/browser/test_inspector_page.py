@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from inspector.samples import make_episode, make_retry, write_episodes
+from inspector.samples import make_branch, make_episode, make_retry, write_episodes
 from turnpoint.inspector import InspectorServer, LiveRun, plan, write_page
+from turnpoint.records import Episode, Observation, StopReason, Task
 
 expect = pytest.importorskip("playwright.sync_api", reason="scripts/test-browser.sh runs these").expect
 
@@ -256,6 +257,44 @@ def test_the_same_id_twice_is_two_episodes(open_page, rng, tmp_path: Path) -> No
     page.locator("#list .item").nth(1).click()
     expect(page.locator(".item[aria-selected=true]")).to_have_attribute("aria-posinset", "2")
     expect(task).not_to_have_text(first)
+
+
+def test_a_turn_is_opened_in_the_episode_and_not_in_its_branch(open_page, rng, tmp_path: Path) -> None:
+    source = tmp_path / "e.jsonl"
+    parent = make_episode(rng, "e", turns=5, skill=0.1, train=True)
+    write_episodes(source, [parent, make_branch(rng, parent, 0)])
+    page = open_page(write_page(plan(source), tmp_path / "p.html").page.as_uri() + "#e=file0~e&t=1")
+    settled(page)
+    page.locator("#detail .branchbox").wait_for(state="attached")
+    line_of(page, 1).locator("> .card").wait_for()
+    expect(page.locator("#detail .branchbox details.line[open]")).to_have_count(0)
+    page.locator("#detail .strip .turn").nth(0).click()
+    line_of(page, 0).locator("> .card").wait_for()
+
+
+def test_an_episode_that_never_began_is_shown_with_its_reason(open_page, rng, tmp_path: Path) -> None:
+    source = tmp_path / "e.jsonl"
+    lost = Episode("lost", Task("task-0", "household"), [], StopReason.ENV_ERROR, error="the engine is gone")
+    write_episodes(source, [make_episode(rng, "e", turns=4, train=True), lost])
+    page = open_page(write_page(plan(source), tmp_path / "p.html").page.as_uri() + "#e=file0~lost")
+    detail = page.locator("#detail")
+    expect(detail).to_contain_text("the engine is gone", use_inner_text=True)
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+        expect(tab).to_have_attribute("aria-selected", "true")
+        expect(page.locator("#detail[aria-busy]")).to_have_count(0)
+
+
+def test_an_observation_of_a_megabyte_is_cut_and_said(open_page, rng, tmp_path: Path) -> None:
+    source = tmp_path / "e.jsonl"
+    episode = make_episode(rng, "e", turns=3, train=True)
+    episode.turns[1].observation = Observation("<b>w</b> " * 120_000)
+    write_episodes(source, [episode])
+    page = open_page(write_page(plan(source), tmp_path / "p.html").page.as_uri() + "#e=file0~e&t=1")
+    card = line_of(page, 1).locator("> .card")
+    expect(card).to_contain_text("<b>w</b> <b>w</b>", use_inner_text=True)
+    expect(card).to_contain_text(re.compile(r"1,0\d\d,\d{3}"), use_inner_text=True)
+    assert len(card.inner_text()) < 40_000
 
 
 def test_attempts_of_a_chain_lead_to_one_another(open_page, shot, rng, tmp_path: Path) -> None:

@@ -3,15 +3,27 @@ from __future__ import annotations
 import html
 import json
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from dataclasses import replace
 from math import comb
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from turnpoint.inspector.compare_page import sparkline, standalone_svg, write_comparison, write_svgs
 from turnpoint.inspector.comparison import as_dict, mcnemar, pairings, read_runs
 from turnpoint.inspector.plots import Series
-from turnpoint.records import Episode, EpisodeWriter, Observation, RecordError, StopReason, Task, Turn
+from turnpoint.records import (
+    Episode,
+    EpisodeReader,
+    EpisodeWriter,
+    Observation,
+    RecordError,
+    StopReason,
+    Task,
+    Turn,
+)
 from turnpoint.training.metrics import MetricsLog
 
 from .conftest import plain_text
@@ -62,9 +74,52 @@ def test_curves_over_every_axis(folders: list[Path]) -> None:
 
 def test_pairs_are_the_same_episodes(folders: list[Path]) -> None:
     (pair,) = pairings(read_runs(folders))
-    assert (pair.better, pair.worse, pair.gain.n) == (3, 1, 6)
+    # Of the three tasks with two episodes each, two are solved once more often and one as often as before.
+    assert (pair.better, pair.worse, pair.gain.n) == (2, 0, 6)
     assert pair.gain.mean == pytest.approx(2 / 6)
-    assert pair.p == pytest.approx(2 * (1 + 4) / 16)
+    assert pair.p == pytest.approx(2 * 1 / 4)
+
+
+def edit_episodes(run: Path, edit: Callable[[Episode], None]) -> Path:
+    (file,) = (run / "eval").iterdir()
+    found = list(EpisodeReader(file))
+    file.unlink()
+    with EpisodeWriter(file) as writer:
+        for episode in found:
+            edit(episode)
+            writer.write(episode)
+    return run
+
+
+@pytest.mark.parametrize(
+    "change", [{"env": "other"}, {"data": {"objects": 6}}, {"instruction": "another game"}, {"seed": 7}]
+)
+def test_games_of_equal_numbers_are_not_the_same_games(
+    folders: list[Path], tmp_path: Path, change: dict[str, Any]
+) -> None:
+    def another(episode: Episode) -> None:
+        episode.task = replace(episode.task, **change)
+
+    other = edit_episodes(make_run(tmp_path / "c", [True] * 6), another)
+    assert pairings(read_runs([folders[0], other])) == []
+
+
+def test_games_with_other_numbers_of_turns_are_not_the_same_games(folders: list[Path]) -> None:
+    for folder, turns in zip(folders, (14, 30), strict=True):
+        (folder / "config.yaml").write_text(json.dumps({"name": folder.name, "env": {"max_turns": turns}}))
+    assert pairings(read_runs(folders)) == []
+
+
+def test_an_episode_without_outcome_does_not_shift_those_after_it(tmp_path: Path) -> None:
+    first = make_run(tmp_path / "a", [True, False], "a")
+    second = make_run(tmp_path / "b", [True, False], "b")
+
+    def lost(episode: Episode) -> None:
+        if episode.id == "e0":
+            episode.stop, episode.success = StopReason.ENV_ERROR, None
+
+    (pair,) = pairings(read_runs([first, edit_episodes(second, lost)]))
+    assert (pair.gain.n, pair.gain.mean) == (1, 0)
 
 
 def test_runs_without_common_tasks_are_not_paired(folders: list[Path], tmp_path: Path) -> None:

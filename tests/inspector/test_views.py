@@ -38,6 +38,12 @@ def test_a_failed_episode_and_a_first_turn_are_not_mistaken_for_absent() -> None
     assert "success" not in summary_view(episode(success=None, stop=StopReason.DEPTH_CAP), Limits())
 
 
+def test_an_episode_that_never_began_has_a_list_of_no_turns() -> None:
+    lost = Episode("e", Task("t", "toy"), [], StopReason.ENV_ERROR, error="the engine is gone")
+    view = episode_view(lost, Limits())
+    assert (view["turns"], view["error"]) == ([], "the engine is gone")
+
+
 def test_distances_are_shown_only_where_they_were_measured() -> None:
     measured = episode()
     view = summary_view(measured, Limits())

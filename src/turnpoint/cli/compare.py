@@ -67,6 +67,11 @@ def _show(runs: list[ComparedRun]) -> None:
         rows,
     )
     pairs = pairings(runs)
+    if len(runs) > 1 and not pairs:
+        typer.echo(
+            "No two of these runs share held-out episodes (same environment, task and number of turns), so none are "
+            "paired; evaluate them with the same env section and eval.tasks."
+        )
     if pairs:
         show_table(
             "The same held-out episodes, paired (p: exact McNemar test)",

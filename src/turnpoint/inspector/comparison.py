@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, combinations
@@ -14,7 +17,7 @@ from turnpoint.inspector.folder import RunFolder, read_run_folder
 from turnpoint.inspector.plots import Series
 from turnpoint.inspector.text import clip_note
 from turnpoint.pivots import Interval, bootstrap_interval
-from turnpoint.records import EpisodeReader, RecordError
+from turnpoint.records import EpisodeReader, RecordError, Task
 
 AXES = {
     "steps": "training steps",
@@ -39,10 +42,8 @@ class ComparedRun:
 
     name: str
     run: RunFolder
-    outcomes: dict[str, bool] = field(default_factory=dict)
-    """Outcome of each episode of the last evaluation, by task and number."""
-    tasks: dict[str, str] = field(default_factory=dict)
-    """Task of each of them."""
+    outcomes: dict[tuple[str, int], bool] = field(default_factory=dict)
+    """Outcome of each first attempt of the last evaluation, by the task's whole content and the episode's number."""
 
     def axis(self, kind: str) -> dict[int, float]:
         """Position of every step on an axis: what was used up to and including it."""
@@ -89,10 +90,10 @@ class Pairing:
     gain: Interval
     """Success of the second minus the first, resampling tasks."""
     better: int
-    """Episodes that only the second solves."""
+    """Tasks that the second solves more often."""
     worse: int
     p: float
-    """Exact McNemar test of equal success, two-sided."""
+    """Exact McNemar test of equal success, two-sided; a sign test over tasks where they have several episodes."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -125,24 +126,31 @@ def read_runs(folders: Sequence[Path]) -> list[ComparedRun]:
 
 
 def _read_outcomes(compared: ComparedRun) -> None:
-    """Outcomes of the last evaluation's first attempts; several episodes of a task are told apart by their order."""
+    """Outcomes of the last evaluation's first attempts; several episodes of a task are told apart by their order.
+
+    Numbers of tasks repeat from one environment to the next, so what tells tasks apart is all that they hold, and how
+    many turns there are for them.
+    """
     if not compared.run.eval_files:
         return
     _, path = compared.run.eval_files[-1]
-    seen: dict[str, int] = {}
+    env = compared.run.config.get("env")
+    turns = env.get("max_turns") if isinstance(env, dict) else None
+    seen: Counter[str] = Counter()
     reader = EpisodeReader(path, strict=False)
     for episode in reader:
-        if (
-            episode.attempt.index
-            or episode.success is None
-            or not (episode.stop and episode.stop.has_outcome)
-        ):
+        if episode.attempt.index:
             continue
-        task = episode.task.id
-        seen[task] = seen.get(task, 0) + 1
-        key = f"{task}\x00{seen[task]}"
-        compared.outcomes[key], compared.tasks[key] = episode.success, task
+        task = _content(episode.task, turns)
+        seen[task] += 1
+        if episode.success is not None and episode.stop and episode.stop.has_outcome:
+            compared.outcomes[task, seen[task]] = episode.success
     compared.run.problems += reader.report.problems[:10]
+
+
+def _content(task: Task, turns: Any) -> str:
+    whole = [task.env, task.id, task.instruction, task.type, task.domain, task.seed, dict(task.data), turns]
+    return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def pairings(runs: Sequence[ComparedRun]) -> list[Pairing]:
@@ -153,9 +161,12 @@ def pairings(runs: Sequence[ComparedRun]) -> list[Pairing]:
         if not common:
             continue
         gains = [float(second.outcomes[key]) - float(first.outcomes[key]) for key in common]
-        better, worse = sum(g > 0 for g in gains), sum(g < 0 for g in gains)
-        units = [first.tasks[key] for key in common]
+        units = [task for task, _ in common]
         gain = bootstrap_interval(gains, units=units)
+        of_task: defaultdict[str, float] = defaultdict(float)
+        for unit, difference in zip(units, gains, strict=True):
+            of_task[unit] += difference
+        better, worse = sum(g > 0 for g in of_task.values()), sum(g < 0 for g in of_task.values())
         found.append(Pairing(first.name, second.name, gain, better, worse, mcnemar(better, worse)))
     return found
 

@@ -39,7 +39,12 @@ def episode_view(episode: Episode, limits: Limits, texts: TokenTexts | None = No
     shown = episode.turns[: limits.turns]
     credited = any("advantage" in turn.scores for turn in shown)
     before = [None, *shown]
-    return _lean(
+    turns = [
+        _turn_view(turn, limits, texts, credited=credited)
+        | (prompt_view(turn, last, texts, limits.text) if limits.prompts else {})
+        for turn, last in zip(shown, before, strict=False)
+    ]
+    view = _lean(
         {
             **summary_view(episode, limits),
             "remarks": [clip_note(remark, limits.line) for remark in episode.attempt.remarks],
@@ -51,17 +56,13 @@ def episode_view(episode: Episode, limits: Limits, texts: TokenTexts | None = No
             "seconds": _number(episode.seconds),
             "named": [_pivot_view(pivot, limits) for pivot in episode.pivots],
             "cutTurns": len(episode.turns) - len(shown),
-            "turns": [
-                _turn_view(turn, limits, texts, credited=credited)
-                | (prompt_view(turn, last, texts, limits.text) if limits.prompts else {})
-                for turn, last in zip(shown, before, strict=False)
-            ],
             "reflection": _reflection_view(episode.reflection, limits, texts) if episode.reflection else None,
             "final": _clipped(episode.final_observation.text, limits.text)
             if episode.final_observation
             else None,
         }
     )
+    return view | {"turns": turns}
 
 
 def summary_view(episode: Episode, limits: Limits) -> Json:

@@ -140,7 +140,7 @@
 
   /** Open a turn's card and bring it into view. */
   TP.openTurn = (box, turn) => {
-    const details = box.querySelector(`details.line[data-turn="${turn}"]`);
+    const details = box.querySelector(`:scope > details.line[data-turn="${turn}"]`);
     if (!details) return;
     details.open = true;
     if (!details.querySelector('.card')) details.dispatchEvent(new Event('toggle'));
