@@ -176,8 +176,12 @@ class VerlPolicy:
         return metrics
 
     def _compare(self, rows: Sequence[Row]) -> dict[str, float]:
-        """How far the old log-probs of some rows are from the trainer's, before the update moves it."""
-        fitting = [row for row in rows if len(row.prompt_ids) + len(row.response_ids) <= self.context_length]
+        """How far the old log-probs of some rows' trained tokens are from the trainer's, before the update moves it."""
+        fitting = [
+            row
+            for row in rows
+            if row.trained_tokens and len(row.prompt_ids) + len(row.response_ids) <= self.context_length
+        ]
         count = min(self.settings.monitor_rows, len(fitting))
         if not count:
             return {}
@@ -185,7 +189,10 @@ class VerlPolicy:
         requests = [ScoreRequest(row.prompt_ids, row.response_ids) for row in chosen]
         scored = self._scorer.logprobs(requests, "live", source="actor")
         gaps = np.concatenate(
-            [np.abs(new - row.old_logprobs) for new, row in zip(scored, chosen, strict=True)]
+            [
+                np.abs(new - row.old_logprobs)[... if row.mask is None else row.mask]
+                for new, row in zip(scored, chosen, strict=True)
+            ]
         )
         return {"logprob_diff_mean": float(gaps.mean()), "logprob_diff_max": float(gaps.max())}
 
