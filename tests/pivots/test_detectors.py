@@ -92,6 +92,23 @@ class Scripted:
         return "wait"
 
 
+class Drawn(Scripted):
+    """A teacher like the policy itself: asked again it repeats itself, and each draw has an answer of its own."""
+
+    def __init__(self, *named: int, number: int = 0) -> None:
+        self.named, self.number = named, number
+
+    @property
+    def varies(self) -> bool:
+        return len(self.named) > 1
+
+    def draw(self, number: int) -> Drawn:
+        return Drawn(*self.named, number=number)
+
+    async def analyse(self, episode: Episode, max_pivots: int) -> Report:
+        return Report(candidates=[Candidate(self.named[self.number], "go left")])
+
+
 class TestReport:
     def test_only_candidates_with_another_action_count(self) -> None:
         episode = lost_key()
@@ -109,6 +126,28 @@ class TestReport:
         assert turns(samples) == [[3], []]
         assert samples[0][0].score == 0.5
         assert detector.counts == {"teacher: unparsable": 1, "teacher: time_out": 1}
+
+    def test_each_report_is_a_draw_of_its_own(self) -> None:
+        detector = make("report", Sources(naming=Drawn(3, 4, 5)), samples=3)
+        (first, second, third) = detect(detector, lost_key())
+        assert turns([first, second, third]) == [[3], [4], [5]]
+        assert [sample[0].score for sample in (first, second, third)] == pytest.approx([2 / 3, 1, 2 / 3])
+        assert detector.probability
+
+    def test_a_teacher_that_always_answers_the_same_is_asked_once(self) -> None:
+        detector = make("report", Sources(naming=Drawn(3)), samples=5)
+        assert turns(detect(detector, lost_key())) == [[3]]
+        assert detector.counts == {"asked once, since the teacher always answers the same": 4}
+
+    def test_ranks_of_one_report_are_no_probabilities(self) -> None:
+        detector = make("report", Sources(naming=Scripted([(3, "go left"), (4, "go left")])))
+        assert [d.score for d in detect(detector, lost_key())[0]] == [1.0, 0.8]
+        assert not detector.probability
+        several = make("report", samples=5)
+        assert several.probability
+        episode = lost_key()
+        episode.pivots = [Pivot(3, "teacher", "go left"), Pivot(4, "teacher", "go left")]
+        assert [d.score for d in several.recorded(episode)[0]] == [1.0, 1.0]
 
     def test_a_teacher_that_never_answers_is_a_reason(self) -> None:
         with pytest.raises(DetectorFailure) as caught:

@@ -18,7 +18,7 @@ from turnpoint.pivots.detectors.protocol import (
 )
 from turnpoint.prompts import resolve_action, same_action
 from turnpoint.records import Episode, Turn
-from turnpoint.teachers.protocol import TeacherError, TeacherFailure
+from turnpoint.teachers.protocol import NamingTeacher, Resamples, TeacherError, TeacherFailure
 
 SOURCE = "teacher"
 """``Pivot.source`` of turns that a report named."""
@@ -38,10 +38,13 @@ class ReportDetectorSettings(DetectorSettings):
 
 
 class ReportDetector(Base):
-    """The score is the share of reports that name the turn or a neighbour; by rank where there is one report."""
+    """The score is the share of reports that name the turn or a neighbour.
+
+    With ``samples`` 1 that share would say nothing, and the score is the rank: no probability then.
+    """
 
     def __init__(self, settings: ReportDetectorSettings, sources: Sources) -> None:
-        super().__init__(sources, "report")
+        super().__init__(sources, "report", probability=settings.samples > 1)
         self.settings = settings
 
     def recorded(self, episode: Episode) -> list[Sample] | None:
@@ -53,18 +56,30 @@ class ReportDetector(Base):
 
     async def detect(self, episode: Episode) -> list[Sample]:
         self.sources.need("naming", self.name)
-        asked = await asyncio.gather(*(self._ask(episode) for _ in range(self.settings.samples)))
+        asked = await asyncio.gather(*(self._ask(teacher, episode) for teacher in self._teachers()))
         answers = [answer for answer in asked if not isinstance(answer, TeacherError)]
         if not answers:
             first = next(answer for answer in asked if isinstance(answer, TeacherError))
             raise DetectorFailure(f"teacher: {first.reason.value}", str(first))
         return self._scored(answers)
 
-    async def _ask(self, episode: Episode) -> list[tuple[int, str | None]] | TeacherError:
+    def _teachers(self) -> list[NamingTeacher]:
+        """One for each report: draws of the same teacher, so that no two answers are equal by construction."""
+        teacher, samples = self.sources.naming, self.settings.samples
+        assert teacher is not None
+        if not isinstance(teacher, Resamples):
+            return [teacher] * samples
+        if not teacher.varies and samples > 1:
+            self.counts["asked once, since the teacher always answers the same"] += samples - 1
+            samples = 1
+        return [teacher.draw(number) if number else teacher for number in range(samples)]
+
+    async def _ask(
+        self, teacher: NamingTeacher, episode: Episode
+    ) -> list[tuple[int, str | None]] | TeacherError:
         """Usable (turn, gold) of one report. What cannot be parsed is a wrong answer, not a missing one."""
-        assert self.sources.naming is not None
         try:
-            report = await self.sources.naming.analyse(episode, self.settings.max_pivots)
+            report = await teacher.analyse(episode, self.settings.max_pivots)
         except TeacherError as error:
             self.counts[f"teacher: {error.reason.value}"] += 1
             return [] if error.reason == TeacherFailure.UNPARSABLE else error
@@ -85,9 +100,10 @@ class ReportDetector(Base):
         return usable
 
     def _scored(self, answers: Sequence[Sequence[tuple[int, str | None]]]) -> list[Sample]:
-        if len(answers) == 1:
-            most = max(self.settings.max_pivots, len(answers[0]))
-            return [[Detection(t, (most - rank) / most, gold) for rank, (t, gold) in enumerate(answers[0])]]
+        if self.settings.samples == 1:
+            (answer,) = answers
+            most = max(self.settings.max_pivots, len(answer))
+            return [[Detection(t, (most - rank) / most, gold) for rank, (t, gold) in enumerate(answer)]]
 
         def share(turn: int) -> float:
             return sum(any(abs(turn - t) <= 1 for t, _ in answer) for answer in answers) / len(answers)
