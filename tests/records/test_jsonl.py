@@ -152,6 +152,22 @@ def test_torn_last_line_is_reported_and_skipped(tmp_path: Path) -> None:
     assert f"{path}:2" in reader.report.problems[0]
 
 
+def test_a_last_line_that_is_whole_is_not_called_unfinished(tmp_path: Path) -> None:
+    path = tmp_path / "e.jsonl"
+    for line, reason in (
+        ('{"messages": []}', "no episode record"),
+        ('{"version": 9, "id": "a"}', "version 9"),
+    ):
+        path.write_text(line)  # without a newline
+        with pytest.raises(RecordError, match=reason):
+            read_episodes(path)
+        reader = EpisodeReader(path, strict=False)
+        assert list(reader) == []
+        (problem,) = reader.report.problems
+        assert reason in problem
+        assert "unfinished" not in problem
+
+
 def test_appending_after_a_crash_keeps_every_whole_line_and_the_torn_bytes(tmp_path: Path) -> None:
     path = tmp_path / "e.jsonl"
     with EpisodeWriter(path) as writer:

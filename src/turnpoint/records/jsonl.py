@@ -93,10 +93,13 @@ class EpisodeReader:
                         yield episode
 
     def _parse(self, line: bytes, number: int) -> Episode | None:
-        torn = not line.endswith(b"\n")
+        whole = False
         try:
-            return episode_from_dict(json.loads(line))
+            data = json.loads(line)
+            whole = True
+            return episode_from_dict(data)
         except (ValueError, RecursionError) as error:
+            torn = not whole and not line.endswith(b"\n")
             problem = f"{self.path}:{number}: {'unfinished last line' if torn else error}"
             if not torn and self.strict:
                 raise RecordError(problem) from error
