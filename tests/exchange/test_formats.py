@@ -120,6 +120,19 @@ class TestChat:
         assert "c.jsonl:2: not JSON" in report.problems
         assert any("wizard" in reason for reason in report.dropped)
 
+    def test_outcomes_as_other_tools_write_them(self, tmp_path: Path) -> None:
+        talk = {"messages": [{"role": "assistant", "content": "b"}]}
+        told = [{"success": 1}, {"success": 0}, {"resolved": "true"}, {"success": None, "resolved": False}]
+        found, report = read(lines(tmp_path / "c.jsonl", *(talk | fields for fields in told), talk))
+        assert [e.success for e in found] == [True, False, True, False, None]
+        assert not report.changed
+
+    def test_notes_are_kept_or_counted(self, tmp_path: Path) -> None:
+        talk = {"messages": [{"role": "assistant", "content": "b"}], "metadata": {"a": 1}}
+        found, report = read(lines(tmp_path / "c.jsonl", talk | {"info": {"b": 2}}, talk | {"info": "text"}))
+        assert [e.info for e in found] == [{"source": "chat", "a": 1, "b": 2}, {"source": "chat", "a": 1}]
+        assert report.changed == {"field 'info'": 1}
+
     def test_ids_that_repeat_are_told_apart(self, tmp_path: Path) -> None:
         chat = {"id": "x", "messages": [{"role": "assistant", "content": "b"}]}
         found, _ = read(lines(tmp_path / "c.jsonl", chat, chat))
@@ -158,6 +171,15 @@ class TestVerl:
         assert episode.info["extra"] == "kept"
         assert report.changed == {"field 'odd'": 1}
 
+    def test_an_accuracy_below_one_is_not_solved(self, tmp_path: Path) -> None:
+        dump = {"input": "a", "output": "b", "score": 1.0, "gts": "5"}
+        found, report = read(
+            lines(tmp_path / "1.jsonl", *({**dump, "acc": acc} for acc in (0.3, 1.0, 1, False)))
+        )
+        assert [e.success for e in found] == [False, True, True, False]
+        assert found[0].task.data == {"gts": "5"}
+        assert not report.changed
+
     def test_equal_prompts_are_one_task(self, tmp_path: Path) -> None:
         dump = {"input": "a", "output": "b", "score": 0}
         found, _ = read(lines(tmp_path / "1.jsonl", dump, {**dump, "output": "c"}, {**dump, "input": "z"}))
@@ -195,6 +217,9 @@ def test_atif_of_another_agent(tmp_path: Path) -> None:
         "schema_version": "ATIF-v1.4",
         "session_id": "s-1",
         "agent": {"name": "someone", "version": "2", "model_name": "m"},
+        "notes": "by hand",
+        "final_metrics": {"total_cost_usd": 0.5},
+        "extra": {"resolved": 1, "mood": "good"},
         "steps": [
             {"step_id": 1, "source": "user", "message": "Fix the bug"},
             {
@@ -209,11 +234,18 @@ def test_atif_of_another_agent(tmp_path: Path) -> None:
         ],
     }
     (tmp_path / "t.json").write_text(json.dumps(trajectory, indent=2))
-    ((episode,), _) = read(tmp_path / "t.json")
+    ((episode,), report) = read(tmp_path / "t.json")
+    assert report.changed == {"field 'notes'": 1}
+    assert episode.info["final_metrics"] == {"total_cost_usd": 0.5}
+    assert episode.info["extra"] == {"mood": "good"}
     assert episode.id == "s-1"
     assert episode.turns[0].action == 'bash({"cmd": "ls"})'
     assert episode.turns[1].observation.text == "x.py"
     assert episode.info["agent"]["name"] == "someone"
+    assert episode.success
+    del trajectory["extra"]
+    (tmp_path / "t.json").write_text(json.dumps(trajectory))
+    ((episode,), _) = read(tmp_path / "t.json")
     assert episode.success is None
     assert not episode.stop.has_outcome
 

@@ -11,7 +11,7 @@ import pytest
 from turnpoint.exchange import ExchangeReport, read_foreign, write_foreign
 from turnpoint.inspector.compare_page import write_pngs
 from turnpoint.inspector.comparison import read_runs
-from turnpoint.records import Episode, RecordError, episode_to_dict
+from turnpoint.records import Episode, EpisodeKind, Fork, RecordError, StopReason, episode_to_dict
 from turnpoint.testing import play_actions, play_oracle, toy_suite
 from turnpoint.training.metrics import MetricsLog
 
@@ -50,6 +50,12 @@ def test_parquet_of_others_needs_messages(tmp_path: Path) -> None:
     assert episode.turns[0].action == "look"
     assert episode.success
     assert report.dropped == {"no list of messages": 1}
+    rows = [{"messages": talk, "success": False, "step": 3, "stop_reason": "max_turns", "mood": "good"}]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "m.parquet")
+    report = ExchangeReport()
+    (episode,) = read_foreign(tmp_path / "m.parquet", report)
+    assert (episode.step, episode.stop, episode.success) == (3, StopReason.MAX_TURNS, False)
+    assert report.changed == {"field 'mood'": 1}
     pyarrow.parquet.write_table(pyarrow.table({"x": [1]}), tmp_path / "x.parquet")
     with pytest.raises(RecordError, match="neither an 'episode' nor a 'messages' column"):
         list(read_foreign(tmp_path / "x.parquet", ExchangeReport()))
@@ -77,6 +83,34 @@ def test_inspect_reads_what_we_write_and_we_read_what_it_writes(name: str, tmp_p
         back = after[episode.id]
         assert [t.response for t in back.turns] == [t.response for t in episode.turns]
         assert (back.success, back.task.id) == (episode.success, episode.task.id)
+
+
+@pytest.mark.parametrize("name", ["log.eval", "log.json"])
+def test_inspect_shows_branches_and_what_has_no_outcome(name: str, tmp_path: Path) -> None:
+    from inspect_ai.event import BranchEvent, timeline_build
+    from inspect_ai.log import read_eval_log, write_eval_log
+
+    before = games(3)
+    before[0].stop, before[0].success, before[0].error = StopReason.ENV_ERROR, None, "no lamp"
+    before[2].stop, before[2].success = StopReason.BRANCH_END, None
+    before[2].forked_from, before[2].kind = Fork(before[1].id, 1), EpisodeKind.RECOVERY
+    for turn in before[2].turns:
+        turn.index, turn.hint, turn.reward = turn.index + 1, "look", 0.25
+    write_foreign(before, tmp_path / name, ExchangeReport(), name="inspect")
+    log = read_eval_log(str(tmp_path / name))
+    assert [s.scores["success"].value for s in log.samples] == ["N", "C", "N"]
+    assert log.results.scores[0].metrics["accuracy"].value == 1.0
+    assert (log.results.scores[0].scored_samples, log.results.completed_samples) == (1, 2)
+    assert log.samples[0].error.message == "no lamp"
+    (event,) = (e for e in log.samples[2].events if isinstance(e, BranchEvent))
+    assert event.metadata == {"episode": before[1].id, "turn": 1}
+    (branch,) = timeline_build(log.samples[2].events).root.branches
+    assert branch.branched_from == event.from_anchor == f"{before[1].id}#1"
+    again, report = tmp_path / f"again-{name}", ExchangeReport()
+    write_eval_log(log, str(again))
+    after = list(read_foreign(again, report))
+    assert [episode_to_dict(e) for e in after] == [episode_to_dict(e) for e in before]
+    assert report.notes() == []
 
 
 def test_atif_is_valid_and_keeps_tokens(tmp_path: Path) -> None:

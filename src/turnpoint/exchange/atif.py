@@ -11,13 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from turnpoint.exchange.lines import Json, episodes, records, write_lines
-from turnpoint.exchange.messages import episode_of, first_number, text_of
+from turnpoint.exchange.lines import Json, count_unused, episodes, records, write_lines
+from turnpoint.exchange.messages import episode_of, first_number, outcome, set_tokens, text_of
+from turnpoint.exchange.own import remainder, restored
 from turnpoint.exchange.report import ExchangeReport
 from turnpoint.records import Episode
 
 VERSION = "ATIF-v1.4"
 _ROLES = {"user": "user", "system": "system", "agent": "assistant"}
+_USED = ("schema_version", "session_id", "trajectory_id", "agent", "steps", "final_metrics", "extra")
+_OUTCOMES = ("reward", "success", "resolved", "turnpoint")
 
 
 def matches(record: Json) -> bool:
@@ -30,27 +33,7 @@ def matches(record: Json) -> bool:
 
 def read(path: Path, report: ExchangeReport) -> Iterator[Episode]:
     """Episodes of one trajectory file, or of one trajectory a line."""
-    return episodes(
-        _trajectories(path, report), report, lambda where, record: [convert(where, record, report)]
-    )
-
-
-def _trajectories(path: Path, report: ExchangeReport) -> Iterator[tuple[str, Json]]:
-    if path.suffix != ".json":
-        yield from records(path, report)
-        return
-    try:
-        data = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        report.drop("not JSON", path.name)
-        return
-    many = data if isinstance(data, list) else [data]
-    for number, item in enumerate(many, start=1):
-        where = path.name if len(many) == 1 else f"{path.name}:{number}"
-        if isinstance(item, dict):
-            yield where, item
-        else:
-            report.drop("not a JSON object", where)
+    return episodes(records(path, report), report, lambda where, record: [convert(where, record, report)])
 
 
 def convert(where: str, record: Json, report: ExchangeReport) -> Episode:
@@ -88,7 +71,9 @@ def convert(where: str, record: Json, report: ExchangeReport) -> Episode:
     final_extra = (
         final.get("extra") if isinstance(final, Mapping) and isinstance(final.get("extra"), Mapping) else {}
     )
-    agent = record.get("agent")
+    count_unused(record, _USED, report)
+    kept = {name: record[name] for name in ("agent", "final_metrics") if isinstance(record.get(name), dict)}
+    others = {name: value for name, value in extra.items() if name not in _OUTCOMES}
     success = own.get("success", extra.get("success", extra.get("resolved")))
     episode = episode_of(
         str(own.get("id") or record.get("session_id") or where),
@@ -98,21 +83,20 @@ def convert(where: str, record: Json, report: ExchangeReport) -> Episode:
         task=str(own["task"]) if own.get("task") else None,
         kind=str(own.get("type") or ""),
         reward=first_number((extra.get("reward"), (final_extra or {}).get("reward"))),
-        success=success if isinstance(success, bool) else None,
+        success=outcome(success, report),
         stop=str(own.get("stop") or ""),
-        info={"source": "atif"} | ({"agent": dict(agent)} if isinstance(agent, Mapping) else {}),
+        info={"source": "atif", **kept, **({"extra": others} if others else {})},
     )
     for turn, found, reused in zip(episode.turns, metrics, copied, strict=True):
         turn.reused = reused
-        ids, logprobs = _ints(found.get("completion_token_ids")), found.get("logprobs")
-        if not ids:
-            continue
-        turn.response_ids, turn.prompt_ids = ids, _ints(found.get("prompt_token_ids"))
-        if isinstance(logprobs, list) and len(logprobs) == len(ids):
-            turn.logprobs = tuple(float(v) for v in logprobs)
-        elif logprobs:
-            report.changed["log-probs of another length than the tokens"] += 1
-    return episode
+        set_tokens(
+            turn,
+            found.get("prompt_token_ids"),
+            found.get("completion_token_ids"),
+            found.get("logprobs"),
+            report,
+        )
+    return restored(episode, own.get("rest"), report)
 
 
 def _results(observation: Any, report: ExchangeReport) -> str:
@@ -128,19 +112,12 @@ def _results(observation: Any, report: ExchangeReport) -> str:
     return "\n".join(texts)
 
 
-def _ints(value: Any) -> tuple[int, ...]:
-    """Token ids, or nothing."""
-    if isinstance(value, list) and all(type(item) is int for item in value):
-        return tuple(value)
-    return ()
-
-
 def write(found: Iterable[Episode], path: Path, report: ExchangeReport) -> None:
     """One trajectory as a JSON file, or one a line for several episodes in a ``.jsonl``."""
     if path.suffix == ".jsonl":
-        write_lines((trajectory(e, report) for e in found if _kept(e, report)), path)
+        write_lines((trajectory(e) for e in found if _kept(e, report)), path)
         return
-    kept = [trajectory(e, report) for e in found if _kept(e, report)]
+    kept = [trajectory(e) for e in found if _kept(e, report)]
     data: Any = kept[0] if len(kept) == 1 else kept
     path.write_text(json.dumps(data, ensure_ascii=False, indent=1, default=str), encoding="utf-8")
 
@@ -153,7 +130,7 @@ def _kept(episode: Episode, report: ExchangeReport) -> bool:
     return False
 
 
-def trajectory(episode: Episode, report: ExchangeReport) -> Json:
+def trajectory(episode: Episode) -> Json:
     """An episode as an ATIF trajectory."""
     steps: list[Json] = [
         {"source": "system", "message": m.content} for m in episode.turns[0].messages if m.role == "system"
@@ -182,7 +159,15 @@ def trajectory(episode: Episode, report: ExchangeReport) -> Json:
     for number, step in enumerate(steps, start=1):
         step["step_id"] = number
     task = episode.task
-    return {
+    own = {
+        "id": episode.id,
+        "env": task.env,
+        "task": task.id,
+        "type": task.type,
+        "success": episode.success,
+        "stop": episode.stop.value if episode.stop else "",
+    }
+    record: Json = {
         "schema_version": VERSION,
         "session_id": episode.id,
         "agent": {"name": "turnpoint", "version": "1"},
@@ -190,16 +175,11 @@ def trajectory(episode: Episode, report: ExchangeReport) -> Json:
         "final_metrics": {"total_steps": len(steps)},
         "extra": {
             "reward": episode.total_reward,
-            "turnpoint": {
-                "id": episode.id,
-                "env": task.env,
-                "task": task.id,
-                "type": task.type,
-                "success": episode.success,
-                "stop": episode.stop.value if episode.stop else "",
-            },
+            "turnpoint": own,
         },
     }
+    own["rest"] = remainder(convert("", record, ExchangeReport()), episode)
+    return record
 
 
 __all__ = ["convert", "matches", "read", "trajectory", "write"]

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from turnpoint.exchange.lines import Json, episodes, records, write_lines
-from turnpoint.exchange.messages import conversation, episode_of, first_number
+from turnpoint.exchange.lines import Json, count_unused, episodes, records, write_lines
+from turnpoint.exchange.messages import conversation, episode_of, first_number, outcome
+from turnpoint.exchange.own import remainder, restored
 from turnpoint.exchange.report import ExchangeReport
 from turnpoint.records import Episode
 
 _LISTS = ("messages", "conversation", "conversations", "chat")
-_KNOWN = {"id", "task", "task_id", "task_type", "env", "reward", "score", "success", "resolved", "stop_reason",
-          "finish_reason", "step", "info", "metadata"}  # fmt: skip
+_USED = {"id", "task", "task_id", "task_type", "env", "reward", "score", "success", "resolved", "stop_reason",
+         "finish_reason", "step", "turnpoint", *_LISTS}  # fmt: skip
 _ROLES = {"human": "user", "gpt": "assistant", "model": "assistant", "bot": "assistant"}
 
 
@@ -24,31 +25,32 @@ def matches(record: Json) -> bool:
 
 def read(path: Path, report: ExchangeReport) -> Iterator[Episode]:
     """Episodes of a file of chats."""
+    return episodes(records(path, report), report, lambda where, record: [convert(where, record, report)])
 
-    def convert(where: str, record: Json) -> list[Episode]:
-        messages = next((record[n] for n in _LISTS if isinstance(record.get(n), list)), None)
-        if messages is None:
-            raise ValueError("no list of messages")
-        for name in record.keys() - _KNOWN - set(_LISTS):
-            report.changed[f"field '{str(name)[:40]}'"] += 1
-        outcome = record.get("success", record.get("resolved"))
-        return [
-            episode_of(
-                str(record.get("id") or where),
-                [_message(m) for m in messages],
-                report,
-                env=str(record.get("env") or "chat"),
-                task=_text(record.get("task_id") or record.get("task")),
-                kind=_text(record.get("task_type")) or "",
-                reward=first_number((record.get("reward"), record.get("score"))),
-                success=outcome if isinstance(outcome, bool) else None,
-                stop=str(record.get("stop_reason") or record.get("finish_reason") or ""),
-                info={"source": "chat"} | _mapping(record.get("info") or record.get("metadata")),
-                step=record["step"] if isinstance(record.get("step"), int) else 0,
-            )
-        ]
 
-    return episodes(records(path, report), report, convert)
+def convert(where: str, record: Json, report: ExchangeReport, *, source: str = "chat") -> Episode:
+    """One chat. Raises ``ValueError`` if it has no messages."""
+    messages = next((record[n] for n in _LISTS if isinstance(record.get(n), list)), None)
+    if messages is None:
+        raise ValueError("no list of messages")
+    notes = {name: record[name] for name in ("metadata", "info") if isinstance(record.get(name), dict)}
+    count_unused(record, _USED | notes.keys(), report)
+    own = record.get("turnpoint")
+    success = record.get("success")
+    episode = episode_of(
+        str(record.get("id") or where),
+        [_message(m) for m in messages],
+        report,
+        env=str(record.get("env") or source),
+        task=_text(record.get("task_id") or record.get("task")),
+        kind=_text(record.get("task_type")) or "",
+        reward=first_number((record.get("reward"), record.get("score"))),
+        success=outcome(record.get("resolved") if success is None else success, report),
+        stop=str(record.get("stop_reason") or record.get("finish_reason") or ""),
+        info={"source": source} | notes.get("metadata", {}) | notes.get("info", {}),
+        step=record["step"] if isinstance(record.get("step"), int) else 0,
+    )
+    return restored(episode, own.get("rest") if isinstance(own, dict) else None, report)
 
 
 def _message(message: Any) -> Any:
@@ -63,12 +65,8 @@ def _text(value: Any) -> str | None:
     return str(value)[:500] if isinstance(value, str | int) else None
 
 
-def _mapping(value: Any) -> Json:
-    return value if isinstance(value, dict) else {}
-
-
 def write(found: Iterable[Episode], path: Path, report: ExchangeReport) -> None:
-    """One chat a line, with outcome and reward beside it."""
+    """One chat a line, with outcome and reward beside it, and in ``turnpoint`` what chats have no field for."""
 
     def lines() -> Iterator[Json]:
         for episode in found:
@@ -76,7 +74,7 @@ def write(found: Iterable[Episode], path: Path, report: ExchangeReport) -> None:
                 report.drop("no turns", episode.id)
                 continue
             report.episodes += 1
-            yield {
+            record: Json = {
                 "id": episode.id,
                 "env": episode.task.env,
                 "task_id": episode.task.id,
@@ -87,5 +85,7 @@ def write(found: Iterable[Episode], path: Path, report: ExchangeReport) -> None:
                 "stop_reason": episode.stop.value if episode.stop else None,
                 "step": episode.step,
             }
+            rest = remainder(convert("", record, ExchangeReport()), episode)
+            yield record | {"turnpoint": {"rest": rest}}
 
     write_lines(lines(), path)

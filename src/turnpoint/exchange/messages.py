@@ -7,14 +7,18 @@ Content parts, reasoning and tool calls become text; the whole conversation stay
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from turnpoint.exchange.lines import Json, loads
 from turnpoint.exchange.report import ExchangeReport
 from turnpoint.records import Episode, Message, Observation, StopReason, Task, Turn
 
-Json = dict[str, Any]
 ROLES = ("system", "developer", "user", "tool", "function", "assistant")
+_STOPS = {reason.value: reason for reason in StopReason}
+_CUT_OFF = re.compile(r"(?<![a-z])(?:max|length|limit|truncat|exceed)")
+"""How words for a cut-off begin: ``max_turns``, ``length``, ``message_limit``; not ``end_turn`` or ``returned``."""
 
 
 def text_of(content: Any, report: ExchangeReport) -> str:
@@ -42,7 +46,7 @@ def text_of(content: Any, report: ExchangeReport) -> str:
     return "\n".join(texts)
 
 
-def call_text(call: Any) -> str:
+def call_text(call: Any, report: ExchangeReport) -> str:
     """A tool call as ``name(arguments)``."""
     if not isinstance(call, Mapping):
         return str(call)
@@ -52,7 +56,7 @@ def call_text(call: Any) -> str:
     arguments = body.get("arguments", {})
     if isinstance(arguments, str):
         try:
-            arguments = json.loads(arguments)
+            arguments = loads(arguments, report)
         except ValueError:
             return f"{name}({arguments})"
     return f"{name}({json.dumps(arguments, ensure_ascii=False, sort_keys=True)})"
@@ -68,16 +72,16 @@ def assistant_text(message: Mapping[str, Any], report: ExchangeReport) -> tuple[
     if content:
         parts.append(content)
     raw = message.get("tool_calls")
-    calls = [call_text(_parsed(call)) for call in raw] if isinstance(raw, list) else []
+    calls = [call_text(_parsed(call, report), report) for call in raw] if isinstance(raw, list) else []
     parts += [f"<tool_call>{call}</tool_call>" for call in calls]
     response = "\n".join(parts)
     return response, "; ".join(calls) if calls else _said(content)
 
 
-def _parsed(call: Any) -> Any:
+def _parsed(call: Any, report: ExchangeReport) -> Any:
     if isinstance(call, str):
         try:
-            return json.loads(call)
+            return loads(call, report)
         except ValueError:
             return call
     return call
@@ -135,37 +139,90 @@ def episode_of(
     reward: float | None = None,
     success: bool | None = None,
     stop: str = "",
+    error: str = "",
     data: Mapping[str, Any] | None = None,
     info: Json | None = None,
     step: int = 0,
 ) -> Episode:
     """A conversation as an episode. Raises ``ValueError`` if it has no assistant message.
 
-    ``success`` None and a ``reward``: solved if the reward is at least 1. ``stop``: the other tool's word for why it
-    ended; one that means a cut-off becomes ``MAX_TURNS``.
+    ``success`` None and a ``reward``: solved if the reward is at least 1, unless ``stop`` or ``error`` say that there
+    is no outcome. ``stop``: the value of a ``StopReason``, or the other tool's word for why it ended; one that means a
+    cut-off becomes ``MAX_TURNS``.
     """
     turns, final = turns_of(messages, report)
     if not turns:
         raise ValueError("no assistant message")
-    if success is None and reward is not None:
-        success = reward >= 1.0
+    reason, success = _ending(stop.strip().lower(), success, reward, bool(error))
     if reward is not None:
         turns[-1].reward = float(reward)
-    ended = any(word in stop.lower() for word in ("max", "length", "limit", "truncat", "turn"))
-    reason = StopReason.SUCCESS if success else StopReason.MAX_TURNS if ended else StopReason.FAILURE
-    turns[-1].done = reason != StopReason.MAX_TURNS
+    turns[-1].done = not error and reason in (StopReason.SUCCESS, StopReason.FAILURE, StopReason.BRANCH_END)
     first = next((m for m in turns[0].messages if m.role == "user"), None)
     instruction = " ".join((first.content if first else "").split())[:300]
     return Episode(
         id=name,
         task=Task(task or name, env, instruction=instruction, type=kind, data=dict(data or {})),
         turns=turns,
-        stop=reason if success is not None else StopReason.BRANCH_END,
+        stop=reason,
         success=success,
         final_observation=final,
+        error=error[:2000],
         step=step,
         info=info or {},
     )
+
+
+def _ending(
+    stop: str, success: bool | None, reward: float | None, failed: bool
+) -> tuple[StopReason, bool | None]:
+    """Why an episode ended, and its outcome; one of which nothing is known is a ``BRANCH_END``."""
+    known = _STOPS.get(stop)
+    if success is None and known is not None and not known.has_outcome:
+        return known, None
+    if success is None and failed:
+        return StopReason.ENV_ERROR, None
+    if success is None and known in (StopReason.SUCCESS, StopReason.FAILURE):
+        success = known is StopReason.SUCCESS
+    if success is None and reward is not None:
+        success = reward >= 1.0
+    if success is None:
+        return StopReason.BRANCH_END, None
+    if success:
+        return StopReason.SUCCESS, True
+    if known in (StopReason.MAX_TURNS, StopReason.CONTEXT_LIMIT):
+        return known, False
+    return (StopReason.MAX_TURNS if _CUT_OFF.search(stop) else StopReason.FAILURE), False
+
+
+def outcome(value: Any, report: ExchangeReport) -> bool | None:
+    """An outcome as other tools write it: true, a number that is at least 1, or the word; None where there is none."""
+    if isinstance(value, str):
+        value = {"true": True, "false": False}.get(value.strip().lower(), value)
+    if isinstance(value, bool):
+        return value
+    found = number(value)
+    if found is None and value is not None:
+        report.changed["outcome that is neither a truth value nor a number"] += 1
+    return None if found is None else found >= 1.0
+
+
+def set_tokens(turn: Turn, prompt: Any, response: Any, logprobs: Any, report: ExchangeReport) -> None:
+    """Token ids and log-probs of a turn as another tool recorded them; what does not fit is counted."""
+    ids = _ints(response)
+    if not ids:
+        return
+    turn.response_ids, turn.prompt_ids = ids, _ints(prompt)
+    if isinstance(logprobs, list) and len(logprobs) == len(ids):
+        turn.logprobs = tuple(float(value) for value in logprobs)
+    elif logprobs:
+        report.changed["log-probs of another length than the tokens"] += 1
+
+
+def _ints(value: Any) -> tuple[int, ...]:
+    """Token ids, or nothing."""
+    if isinstance(value, list) and all(type(item) is int for item in value):
+        return tuple(value)
+    return ()
 
 
 def conversation(episode: Episode) -> list[Json]:

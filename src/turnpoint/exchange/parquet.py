@@ -11,12 +11,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from turnpoint.exchange.lines import Json, episodes
-from turnpoint.exchange.messages import conversation, episode_of, first_number
+from turnpoint.exchange import chat
+from turnpoint.exchange.lines import Json, count_unused, episodes
+from turnpoint.exchange.messages import conversation
 from turnpoint.exchange.report import ExchangeReport
 from turnpoint.records import Episode, RecordError, episode_from_dict, episode_to_dict
 
 _BATCH = 256
+_COLUMNS = ("id", "env", "task_id", "task_type", "step", "success", "reward", "turns", "stop_reason", "messages",
+            "episode")  # fmt: skip
 
 
 def _arrow() -> tuple[Any, Any]:
@@ -52,23 +55,9 @@ def read(path: Path, report: ExchangeReport) -> Iterator[Episode]:
 
     def convert(where: str, row: Json) -> list[Episode]:
         if isinstance(row.get("episode"), str):
+            count_unused(row, _COLUMNS, report)
             return [episode_from_dict(json.loads(row["episode"]))]
-        if not isinstance(row.get("messages"), list):
-            raise ValueError("no list of messages")
-        success = row.get("success")
-        return [
-            episode_of(
-                str(row.get("id") or where),
-                row["messages"],
-                report,
-                env=str(row.get("env") or "parquet"),
-                task=str(row["task_id"]) if row.get("task_id") else None,
-                kind=str(row.get("task_type") or ""),
-                reward=first_number((row.get("reward"),)),
-                success=success if isinstance(success, bool) else None,
-                info={"source": "parquet"},
-            )
-        ]
+        return [chat.convert(where, row, report, source="parquet")]
 
     return episodes(rows(), report, convert)
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from turnpoint.exchange.lines import Json, episodes, records
-from turnpoint.exchange.messages import episode_of, first_number
+from turnpoint.exchange.lines import Json, count_unused, episodes, records
+from turnpoint.exchange.messages import episode_of, first_number, outcome
 from turnpoint.exchange.report import ExchangeReport
 from turnpoint.records import Episode
 
@@ -20,7 +20,7 @@ _CHATML = re.compile(r"<\|im_start\|>(system|user|assistant|tool|developer)\n")
 _LLAMA = re.compile(r"<\|start_header_id\|>(system|user|assistant|tool|ipython)<\|end_header_id\|>\n*")
 _PLAIN = re.compile(r"^(system|user|assistant|tool)\n", re.M)
 _ENDS = re.compile(r"<\|(?:im_end|eot_id|eom_id|endoftext|begin_of_text|end_of_text)\|>")
-_KNOWN = {"input", "output", "score", "step", "gts", "acc", "request_id", "uid", "data_source", "index"}
+_KNOWN = {"input", "output", "score", "step", "gts", "acc", "request_id", "uid", "data_source"}
 
 
 def matches(record: Json) -> bool:
@@ -38,12 +38,11 @@ def read(path: Path, report: ExchangeReport) -> Iterator[Episode]:
             raise ValueError("no input, output and score")
         messages = split(record["input"], record["output"])
         score = first_number((record["score"],))
-        accuracy = record.get("acc")
+        truth = record.get("gts")
         extra = {
             k: v for k, v in record.items() if k not in _KNOWN and isinstance(v, str | int | float | bool)
         }
-        for name in record.keys() - _KNOWN - extra.keys():
-            report.changed[f"field '{str(name)[:40]}'"] += 1
+        count_unused(record, _KNOWN | extra.keys(), report)
         return [
             episode_of(
                 str(record.get("request_id") or record.get("uid") or where),
@@ -53,8 +52,9 @@ def read(path: Path, report: ExchangeReport) -> Iterator[Episode]:
                 task=_task(record),
                 kind=str(record.get("data_source") or ""),
                 reward=score,
-                success=bool(accuracy) if isinstance(accuracy, bool | int | float) else None,
+                success=outcome(record.get("acc"), report),
                 step=record["step"] if isinstance(record.get("step"), int) else 0,
+                data={} if truth in (None, "") else {"gts": truth},
                 info={"source": "verl", **extra},
             )
         ]
