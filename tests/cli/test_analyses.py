@@ -289,7 +289,11 @@ def test_analyse_measures_distances_where_an_environment_is_named(run: Path) -> 
             writer.write(episode)
     blind = json.loads(call("analyse", run, "--json").stdout)["teacher"]
     assert blind["logprob"]["cohens_d"] is None
-    assert blind["left_out"] == {"no error to align at": 8}
+    assert blind["left_out"]["no error to align at"] == 8
+    shown = call("analyse", run, "--skip-tokens", 0).stdout
+    rows = [line.split() for line in shown.splitlines() if line.startswith("mean") and "–" in line]
+    # turns of one token lie in the sixth tenth, of both signals
+    assert [[cell == "–" for cell in row[1:]] for row in rows] == [[n != 5 for n in range(10)]] * 2
     seen = json.loads(call("analyse", run, "--env", run, "--json").stdout)["teacher"]
     assert seen["logprob"]["cohens_d"] < 0
     assert seen["left_out"].get("no error to align at", 0) < 8

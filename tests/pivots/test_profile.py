@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from turnpoint.pivots.profile import TeacherProfile, first_error
+from turnpoint.pivots.profile import NO_POSITIONS, TeacherProfile, first_error
 from turnpoint.records import Episode, Pivot, Reflection
 
 from .tools import path
@@ -25,7 +25,7 @@ def test_means_by_turn_and_the_gap_to_the_student() -> None:
     found = profile.as_dict()
     assert found["logprob"]["by_turn"] == {"0": {"mean": -2.0, "n": 2}, "1": {"mean": -2.0, "n": 2}}
     assert found["gap"]["by_turn"]["0"]["mean"] == pytest.approx(1.5)
-    assert found["left_out"] == {"no error to align at": 2}
+    assert found["left_out"] == {"no error to align at": 2, NO_POSITIONS: 4}
 
 
 def test_cohens_d_is_that_of_the_residuals() -> None:
@@ -51,16 +51,29 @@ def test_cohens_d_is_that_of_the_residuals() -> None:
     assert offsets["0"]["n"] == 60
 
 
-def test_positions_leave_out_the_first_tokens_of_long_turns_only() -> None:
+def test_positions_leave_out_the_first_tokens() -> None:
     profile = TeacherProfile(skip_tokens=10)
     episode = scored([-1.0], [3, 2], tokens=30)
     episode.turns[0].scores["teacher"] = (-9.0,) * 10 + (-1.0,) * 10 + (-2.0,) * 10
     profile.add(episode)
     deciles = [v["mean"] for v in profile.as_dict()["logprob"]["by_decile"]]
     assert deciles == [-1.0] * 5 + [-2.0] * 5
-    short = TeacherProfile(skip_tokens=10)
-    short.add(scored([-1.0], [3, 2], tokens=3))
-    assert sum(v is not None for v in short.as_dict()["logprob"]["by_decile"]) == 3
+    profile.add(scored([-1.0, -1.0], [3, 2, 1], tokens=10))
+    found = profile.as_dict()
+    assert [v["n"] for v in found["logprob"]["by_decile"]] == [2] * 10
+    assert found["left_out"][NO_POSITIONS] == 2
+
+
+def test_tokens_of_short_turns_lie_where_they_are_and_each_counts_once() -> None:
+    profile = TeacherProfile(skip_tokens=0)
+    episode = scored([-1.0], [3, 2], tokens=5)
+    episode.turns[0].scores["teacher"] = (-1.0, -2.0, -3.0, -4.0, -5.0)
+    profile.add(episode)
+    deciles = profile.as_dict()["logprob"]["by_decile"]
+    assert [v and v["mean"] for v in deciles] == [None, -1, None, -2, None, -3, None, -4, None, -5]
+    long = scored([-1.0], [3, 2], tokens=30)
+    profile.add(long)
+    assert profile.as_dict()["logprob"]["by_decile"][9] == {"mean": pytest.approx(-2), "n": 4}
 
 
 def test_too_little_gives_no_effect_size_and_a_count() -> None:

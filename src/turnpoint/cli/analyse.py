@@ -41,7 +41,10 @@ def analyse(
         float, typer.Option(help="Information gain above which a turn counts, in nats.")
     ] = 0.0,
     skip_tokens: Annotated[
-        int, typer.Option(min=0, help="Leading tokens of a turn left out of positions.")
+        int,
+        typer.Option(
+            min=0, help="Leading tokens of a turn left out of positions; turns no longer than that have none."
+        ),
     ] = 150,
     form: Annotated[str | None, typer.Option("--format", help="Format of foreign trajectories.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
@@ -174,12 +177,14 @@ def _show(result: dict[str, Any]) -> None:
                 ["turn", *(turn for turn, _ in turns)],
                 [("mean", *(f"{v['mean']:+.2f}" for _, v in turns))],
             )
-            deciles = [v for v in signal["by_decile"] if v]
-            show_table(
-                f"{title} by position in the turn",
-                ["decile", *(str(i + 1) for i in range(len(deciles)))],
-                [("mean", *(f"{v['mean']:+.2f}" for v in deciles))],
-            )
+            deciles = signal["by_decile"]
+            if any(deciles):
+                show_table(
+                    f"{title} by position in the turn",
+                    ["decile", *(str(i + 1) for i in range(len(deciles)))],
+                    [("mean", *("–" if v is None else f"{v['mean']:+.2f}" for v in deciles))],
+                )
+        show_notes([f"{count} left out: {reason}" for reason, count in teacher["left_out"].items()])
     groups = result["preference_groups"]
     turns = list(groups["compared_by_turn"])[:20]
     if turns:

@@ -1,9 +1,9 @@
 """How a teacher's log-probs run through episodes (STRIDE section 3); flat memory.
 
-Three views of log-probs of the student's tokens under the teacher, and of their gap to the student's own: by turn, by
-position in the turn, and aligned at the first error after the mean of each turn number is removed, with Cohen's d of
-turns after the error against turns before it. The gap ``log pi_student - log pi_teacher`` of sampled tokens is the
-sampled estimate of KL(student || teacher).
+Three views of log-probs of the student's tokens under the teacher, and of their gap to the student's own: by turn; by
+position in the turn (tenths of what follows the leading tokens, each token counted once); and aligned at the first
+error after the mean of each turn number is removed, with Cohen's d of turns after the error against turns before it.
+The gap ``log pi_student - log pi_teacher`` of sampled tokens is the sampled estimate of KL(student || teacher).
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ import numpy as np
 
 from turnpoint.pivots.detectors.logprob_drop import TEACHER, fully_scored
 from turnpoint.pivots.oracle import first_oracle_pivot
+from turnpoint.policy.protocol import Floats
 from turnpoint.records import Episode
 
 DECILES = 10
 SIGNALS = ("logprob", "gap")
+NO_POSITIONS = "turn within the leading tokens that positions leave out"
 
 
 @dataclass(slots=True)
@@ -31,11 +33,11 @@ class Moments:
     total: float = 0.0
     squares: float = 0.0
 
-    def add(self, value: float) -> None:
-        """One observation."""
-        self.n += 1
-        self.total += value
-        self.squares += value * value
+    def add(self, *values: float) -> None:
+        """Observations."""
+        self.n += len(values)
+        self.total += sum(values)
+        self.squares += sum(value * value for value in values)
 
     @property
     def mean(self) -> float:
@@ -48,9 +50,10 @@ class TeacherProfile:
     """Takes episodes whose turns hold teacher scores."""
 
     skip_tokens: int = 150
-    """Leading tokens of a turn that positions do not count (the paper's); ignored in turns not longer than that."""
+    """Leading tokens of a turn that positions do not count (the paper's)."""
     episodes: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
+    """Episodes by reason, and turns under ``NO_POSITIONS``."""
     turns: dict[str, dict[int, Moments]] = field(default_factory=lambda: {s: {} for s in SIGNALS})
     positions: dict[str, list[Moments]] = field(
         default_factory=lambda: {s: [Moments() for _ in range(DECILES)] for s in SIGNALS}
@@ -73,6 +76,7 @@ class TeacherProfile:
         if error is None:
             self.left_out["no error to align at"] += 1
         for place, turn in scored:
+            self.left_out[NO_POSITIONS] += len(turn.response_ids) <= self.skip_tokens
             teacher = np.asarray(turn.scores[TEACHER])
             signals = {"logprob": teacher}
             if len(turn.logprobs) == len(teacher):
@@ -84,17 +88,18 @@ class TeacherProfile:
                     self.aligned[name][place - error, place].add(mean)
                 self._positions(name, values)
 
-    def _positions(self, name: str, values: np.ndarray) -> None:
-        rest = values[self.skip_tokens :] if len(values) > self.skip_tokens else values
-        for decile, part in enumerate(np.array_split(rest, DECILES)):
-            if len(part):
-                self.positions[name][decile].add(float(part.mean()))
+    def _positions(self, name: str, values: Floats) -> None:
+        """Each token counts once, in the decile that its own middle lies in."""
+        rest = values[self.skip_tokens :]
+        deciles = (2 * np.arange(len(rest)) + 1) * DECILES // (2 * max(1, len(rest)))
+        for decile in np.unique(deciles):
+            self.positions[name][decile].add(*rest[deciles == decile].tolist())
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON."""
         return {
             "episodes": self.episodes,
-            "left_out": dict(self.left_out),
+            "left_out": dict(+self.left_out),
             **{name: self._signal(name) for name in SIGNALS},
         }
 
