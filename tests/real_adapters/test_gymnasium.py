@@ -64,8 +64,9 @@ class Dial(gymnasium.Env):
             time.sleep(60)
         if self.fault == "four":
             return self.observe(), 0.0, False, {}
+        import numpy
         self.at += 1 if action == 6 else -1
-        reward = float("nan") if self.fault == "nan" else 0.25
+        reward = float("nan") if self.fault == "nan" else numpy.float32(0.25)
         return self.observe(), reward, self.at == 4, False, {}
 
 

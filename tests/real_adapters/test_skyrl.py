@@ -21,6 +21,7 @@ from turnpoint.envs.exports import skyrl as export
 pytestmark = pytest.mark.adapters
 
 OWN = '''
+import numpy
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 
@@ -41,7 +42,8 @@ class Multiply(BaseTextEnv):
         right = action.strip() == self.answer
         done = right or self.turns >= self.max_turns
         said = [] if done else [{"role": "assistant", "content": action}, {"role": "user", "content": "No. Again."}]
-        return BaseTextEnvStepOutput(observations=said, reward=1.0 if right else -0.1, done=done, metadata={})
+        reward = numpy.float32(1.0 if right else -0.1)
+        return BaseTextEnvStepOutput(observations=said, reward=reward, done=done, metadata={})
 '''
 
 
@@ -134,6 +136,8 @@ def test_environments_of_the_user_and_their_faults(tmp_path: Path, monkeypatch: 
     assert env.step("11").observation.text == "No. Again."
     won = env.step("12")
     assert (won.reward, won.done, won.success) == (1.0, True, False), "1.0 - 0.1 is below success_reward"
+    env.reset(task)
+    assert env.step("12").success is True
     for word in ("break", "void"):
         env.reset(task)
         with pytest.raises(Nonsense):

@@ -54,7 +54,7 @@ def checked(shown: Shown, longest: int) -> Shown:
     admissible = None if shown.admissible is None else tuple(map(str, shown.admissible))
     return Shown(
         shown.text,
-        _number(shown.reward),
+        number(shown.reward),
         done,
         bool(success) if done else None,
         bool(shown.effective),
@@ -62,7 +62,8 @@ def checked(shown: Shown, longest: int) -> Shown:
     )
 
 
-def _number(reward: Any) -> float:
+def number(reward: Any) -> float:
+    """A reward as a plain number, also NumPy's; none is 0. Raises ``Nonsense`` for anything else."""
     if reward is None:  # libraries that give no reward before the end
         return 0.0
     if hasattr(reward, "item") and getattr(reward, "size", 1) == 1:

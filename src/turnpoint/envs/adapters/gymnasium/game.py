@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from turnpoint.envs.adapters.game import Nonsense, Shown
+from turnpoint.envs.adapters.game import Nonsense, Shown, number
 from turnpoint.envs.adapters.gymnasium.text import as_json, make_read, make_show
 from turnpoint.envs.adapters.gymnasium.toys import Success, toy_of
 from turnpoint.envs.adapters.loading import is_path, load
@@ -97,13 +97,14 @@ class GymGame:
         outcome = self.env.step(chosen)
         if not isinstance(outcome, tuple) or len(outcome) != 5:
             raise Nonsense(f"step gave {type(outcome).__name__} of {_length(outcome)}, not five values")
-        observation, reward, terminated, truncated, info = outcome
-        self._sum += float(reward) if isinstance(reward, int | float) else 0.0
+        observation, given, terminated, truncated, info = outcome
+        reward = number(given)
+        self._sum += reward
         ended, cut = bool(terminated), bool(truncated)
         success = self._success(info if isinstance(info, dict) else {}, ended) if ended or cut else None
         return self._answer(observation, info, reward, success)
 
-    def _answer(self, observation: Any, info: Any, reward: Any, success: bool | None = None) -> Shown:
+    def _answer(self, observation: Any, info: Any, reward: float, success: bool | None = None) -> Shown:
         info = info if isinstance(info, dict) else {}
         text = self._show(self.env, observation, info)
         if isinstance(text, str):

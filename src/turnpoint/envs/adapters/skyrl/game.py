@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from turnpoint.envs.adapters.game import Nonsense, Shown
+from turnpoint.envs.adapters.game import Nonsense, Shown, number
 from turnpoint.envs.adapters.loading import is_path, load
 from turnpoint.envs.protocol import EnvDataError, EnvError
 
@@ -64,11 +64,10 @@ class SkyGame:
         if not isinstance(outcome, Mapping) or not {"observations", "reward", "done"} <= set(outcome):
             raise Nonsense(f"step gave a {type(outcome).__name__} without observations, reward and done")
         self._turns += 1
-        reward, done = outcome["reward"], outcome["done"]
-        if isinstance(reward, int | float):
-            self._sum += reward
+        reward = number(outcome["reward"])
+        self._sum += reward
         success = self._sum >= self._settings.success_reward
-        return Shown(spoken(outcome["observations"]), reward, done, success)
+        return Shown(spoken(outcome["observations"]), reward, outcome["done"], success)
 
     def close(self) -> None:
         """Close the row's environment."""
