@@ -31,9 +31,13 @@ def clone(tmp_path: Path) -> Path:
     (folder / "run.sh").write_text("ls\n")
     (folder / "run.sh").chmod(0o755)
     git(folder, "init", "-q")
+    commit(folder)
+    return folder
+
+
+def commit(folder: Path) -> None:
     git(folder, "add", "-A")
     git(folder, "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "-m", "base")
-    return folder
 
 
 def row(clone: Path, **changes: Any) -> dict[str, Any]:
@@ -53,9 +57,9 @@ def row(clone: Path, **changes: Any) -> dict[str, Any]:
 
 
 def test_a_clone_is_read_at_its_commit(clone: Path) -> None:
-    commit = git(clone, "rev-parse", "HEAD").decode().strip()
+    head = git(clone, "rev-parse", "HEAD").decode().strip()
     (clone / "tool.py").write_text("later\n")
-    files = read_clone(Clone(str(clone), commit))
+    files = read_clone(Clone(str(clone), head))
     assert files["tool.py"] == File(BROKEN.encode())
     assert files["to"] == File(b"/etc/passwd", "link")
     assert files["run.sh"].mode == "run"
@@ -63,15 +67,62 @@ def test_a_clone_is_read_at_its_commit(clone: Path) -> None:
         read_clone(Clone(str(clone), "0" * 40))
 
 
+def test_attributes_of_a_clone_take_nothing_away(clone: Path) -> None:
+    (clone / ".gitattributes").write_text(
+        "tests/ export-ignore\nversion.py export-subst\n*.txt text eol=crlf\n"
+    )
+    (clone / "version.py").write_text('commit = "$Format:%H$"\n')
+    (clone / "empty.txt").write_text("")
+    (clone / "crlf.bin").write_bytes(b"a\r\nb\0\n")
+    (clone / "ÿ name\tx.txt").write_text("odd\n")
+    commit(clone)
+    files = read_clone(Clone(str(clone), "HEAD"))
+    assert files["tests/test_tool.py"] == File(OLD_TESTS.encode())
+    assert files["version.py"] == File(b'commit = "$Format:%H$"\n')
+    assert files["empty.txt"] == File(b"")
+    assert files["crlf.bin"] == File(b"a\r\nb\0\n")
+    assert files["ÿ name\tx.txt"] == File(b"odd\n")
+
+
+def test_a_submodule_is_no_file(clone: Path) -> None:
+    head = git(clone, "rev-parse", "HEAD").decode().strip()
+    (clone / "sub").mkdir()
+    git(clone, "update-index", "--add", "--cacheinfo", f"160000,{head},sub")
+    commit(clone)
+    assert b"sub" in git(clone, "ls-tree", "--name-only", "HEAD")
+    assert "sub" not in read_clone(Clone(str(clone), "HEAD"))
+
+
+def test_a_clone_that_is_not_whole_is_refused(clone: Path) -> None:
+    name = git(clone, "rev-parse", "HEAD:tool.py").decode().strip()
+    (clone / ".git" / "objects" / name[:2] / name[2:]).unlink()
+    with pytest.raises(EnvError, match=r"tool\.py is missing|ls-tree"):
+        read_clone(Clone(str(clone), "HEAD"))
+
+
+def test_settings_of_the_user_do_not_count(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".gitconfig").write_text("[diff]\n\tnoprefix = true\n[core]\n\tautocrlf = true\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
+    tree = Tree(Repository("tool", read_clone(Clone(str(clone), "HEAD")))).write("tool.py", CODE)
+    assert apply_patch(tree.base.files, make_patch(tree)) == {"tool.py": CODE}
+    assert "+++ b/tool.py" in make_patch(tree)
+
+
 @pytest.mark.parametrize("suffix", ["json", "jsonl"])
 def test_instances_become_tasks(tmp_path: Path, clone: Path, suffix: str) -> None:
     place = tmp_path / f"instances.{suffix}"
-    rows = [row(clone), row(clone, instance_id="x__y-1", repo="x/y")]
-    place.write_text(json.dumps(rows) if suffix == "json" else "\n".join(map(json.dumps, rows)))
+    problem = "A line\u2028and another\x85."
+    rows = [row(clone, problem_statement=problem), row(clone, instance_id="x__y-1", repo="x/y")]
+    texts = [json.dumps(one, ensure_ascii=False) for one in rows]
+    place.write_text(f"[{','.join(texts)}]" if suffix == "json" else "\n".join(texts) + "\n")
     facts = instances_to_tasks(place, clone.parent, tmp_path / "out" / "tasks.jsonl")
     assert facts["tasks"] == 1
     assert "no clone of x/y" in facts["left_out"]["x__y-1"]
     (task,) = read_tasks(tmp_path / "out" / "tasks.jsonl").records
+    assert task.problem == problem
     assert task.gold == {"tool.py": CODE}
     assert task.tests == {"tests/test_tool.py": TESTS}
     assert task.fail_to_pass == FAILING

@@ -55,7 +55,7 @@ def apply_patch(files: Mapping[str, File], patch: str) -> dict[str, str | None]:
 def _paths(patch: str) -> list[str]:
     """Files that a patch names; those outside the tree are refused."""
     named: dict[str, None] = {}
-    for line in patch.splitlines():
+    for line in patch.split("\n"):
         for mark in ("--- a/", "+++ b/", "rename from ", "rename to "):
             if line.startswith(mark):
                 named[line[len(mark) :].split("\t")[0]] = None

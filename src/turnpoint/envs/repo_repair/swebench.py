@@ -56,9 +56,9 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
             raise EnvDataError("reading Parquet needs pyarrow: pip install 'turnpoint[parquet]'") from None
         yield from parquet.read_table(path).to_pylist()
     elif path.suffix == ".jsonl":
-        yield from (json.loads(line) for line in path.read_text().splitlines() if line.strip())
+        yield from (json.loads(line) for line in path.read_bytes().split(b"\n") if line.strip())
     else:
-        data = json.loads(path.read_text())
+        data = json.loads(path.read_bytes())
         yield from data if isinstance(data, list) else data.values()
 
 
