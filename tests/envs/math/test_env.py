@@ -207,6 +207,13 @@ def test_unusable_lines_are_named(tmp_path: Path, line: str, message: str) -> No
         MathSettings(train=str(file)).build()
 
 
+def test_lines_end_only_at_line_feeds(tmp_path: Path) -> None:
+    file, problem = tmp_path / "p.jsonl", "What is 1+1?\u2028Say\u2029it\x85."
+    file.write_text(json.dumps({"problem": problem, "answer": 2}, ensure_ascii=False) + "\r\n\n")
+    (task,) = MathSettings(train=str(file)).build().tasks("train")
+    assert task.instruction == problem
+
+
 def test_fields_can_be_named(tmp_path: Path) -> None:
     file = tmp_path / "p.jsonl"
     file.write_text(json.dumps({"Q": "1+1", "A": 2.0}) + "\n")

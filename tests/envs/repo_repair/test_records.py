@@ -32,6 +32,23 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert found.sha256 == digest
 
 
+def test_any_character_comes_back(tmp_path: Path) -> None:
+    odd = "a\u2028b\u2029c\x85d\udcff\ud800 é"
+    tasks = (record(problem=odd),)
+    write_tasks(tmp_path / "tasks.jsonl", {}, {"tool": files() | {odd: File(odd[:6].encode())}}, tasks)
+    found = read_tasks(tmp_path / "tasks.jsonl")
+    assert found.records == tasks
+    assert found.repositories["tool"] == files() | {odd: File(odd[:6].encode())}
+
+
+def test_lines_end_only_at_line_feeds(tmp_path: Path) -> None:
+    place = write(tmp_path, record(problem="a<b"))
+    for mark in "\u2028\u2029\x85":
+        place.write_bytes(place.read_bytes().replace(b"a<b", f"a{mark}b".encode()))
+        assert read_tasks(place).records[0].problem == f"a{mark}b"
+        place.write_bytes(place.read_bytes().replace(f"a{mark}b".encode(), b"a<b"))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -98,7 +98,7 @@ class FileProblems:
 
 def _read(file: Path, raw: bytes, settings: MathSettings) -> list[Task]:
     tasks = []
-    for number, line in enumerate(raw.decode("utf-8", "replace").splitlines(), start=1):
+    for number, line in enumerate(raw.split(b"\n"), start=1):
         if not line.strip():
             continue
         where = f"{file}, line {number}"

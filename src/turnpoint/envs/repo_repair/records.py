@@ -100,9 +100,7 @@ def write_tasks(
         else:
             lines.append({"repository": name, "files": {p: _packed(f) for p, f in content.items()}})
     lines += [record.to_line() for record in records]
-    data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode(
-        "utf-8", "surrogateescape"
-    )
+    data = "".join(json.dumps(line) + "\n" for line in lines).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_bytes(data)
@@ -121,9 +119,10 @@ def read_tasks(path: Path) -> TaskFile:
     repositories: dict[str, Mapping[str, File] | Clone] = {}
     records: list[Record] = []
     header: dict[str, Any] = {}
-    for number, text in enumerate(data.decode("utf-8", "replace").splitlines(), start=1):
+    # Not str.splitlines(), which also breaks at characters that may stand in a JSON text.
+    for number, text in enumerate(data.rstrip(b"\n").split(b"\n"), start=1):
         try:
-            line = json.loads(text)
+            line = json.loads(text.decode("utf-8", "surrogateescape"))
             if number == 1:
                 header = _header(line)
             elif "git" in line:

@@ -43,13 +43,16 @@ class Rows:
         except OSError as error:
             raise EnvDataError(f"{setting} is {path}, which cannot be read: {error.strerror}") from error
         self.sha256 = hashlib.sha256(raw).hexdigest()
-        lines = [line for line in raw.decode("utf-8", "replace").splitlines() if line.strip()]
-        self.rows = [self._row(line, f"{path}, line {index + 1}") for index, line in enumerate(lines)]
+        self.rows = [
+            self._row(line, f"{path}, line {number}")
+            for number, line in enumerate(raw.split(b"\n"), start=1)
+            if line.strip()
+        ]
         if not self.rows:
             raise EnvDataError(f"{setting} is {path}, which holds no row")
 
     @staticmethod
-    def _row(line: str, where: str) -> dict[str, Any]:
+    def _row(line: bytes, where: str) -> dict[str, Any]:
         try:
             row = json.loads(line)
         except ValueError as error:
