@@ -181,6 +181,9 @@ def test_an_answer_is_bought_once_and_free_afterwards(tmp_path: Path) -> None:
         "cache_hits": 2, "cache_misses": 1, "prompt_tokens": 2, "requests": 1,
     }  # fmt: skip
     assert (again.metrics()["prompt_tokens"], again.spending.prompt_tokens) == (0, 0)
+    spared = ("cached_requests", "cached_prompt_tokens", "cached_completion_tokens")
+    assert [again.metrics()[name] for name in spared] == [2, 4, 4]
+    assert first.metrics()["cached_cost"] == pytest.approx(4e-6)
     assert "cost" in first.metrics()
 
 
@@ -289,6 +292,10 @@ def test_scores_are_bitwise_those_of_the_server(tmp_path: Path) -> None:
         one, two = asyncio.run(score(first, 2))
         again = scoring(endpoint, tmp_path / "c")
         (three,) = asyncio.run(score(again))
+        whole = len(episode.turns[-1].prompt_ids) + len(episode.turns[-1].response_ids)
+        for teacher, read in ((first, whole), (again, 0)):
+            assert teacher.metrics()["read_tokens"] == read
+            assert teacher.metrics()["cached_read_tokens"] == whole
         for given in (one, two, three):
             for a, b in zip(plain, given, strict=True):
                 assert (a.turn, a.start, a.token_ids) == (b.turn, b.start, b.token_ids)

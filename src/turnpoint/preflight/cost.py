@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 from turnpoint.preflight.bench import Bench, TinyStep
 from turnpoint.preflight.report import Doubt, NotApplicable
 from turnpoint.preflight.tokens import trained
+from turnpoint.training.settings import DEFAULT_DOMAIN
 
 _TEACHER = (
     "requests", "reports", "recoveries", "scored_tokens", "read_tokens", "prompt_tokens", "completion_tokens", "cost",
@@ -31,33 +34,49 @@ async def table(bench: Bench) -> str:
             f"{'; '.join(short)} (scaled from {len(bench.tasks)} tasks); the run will end early or go on without the "
             "teacher: raise the budget, or lower train.steps"
         )
+    hits = any(value for name, value in step.teachers.items() if name.endswith("/cache_hits"))
+    cached = (
+        "; answers of teachers that the cache had are counted as bought, but took no time" if hits else ""
+    )
     return (
         f"a step of {config.train.tasks_per_step} tasks: about {bench.cost['sampled tokens']['step']:,.0f} sampled and "
         f"{bench.cost['trained tokens']['step']:,.0f} trained tokens, {seconds['step']:,.1f} s; {config.train.steps} "
         f"steps {seconds['run'] / 3600:,.2f} h (scaled from {len(bench.tasks)} tasks; larger batches are faster)"
+        f"{cached}"
     )
 
 
 def short_budgets(bench: Bench, step: TinyStep, scale: float) -> list[str]:
     """Budgets of teachers that will not last for the run, each with the steps it lasts."""
-    config, found = bench.run.config, []
-    sections = {"teacher": config.teacher, **{f"scoring.{name}": s for name, s in config.scoring.items()}}
-    for section, settings in sections.items():
-        limits = getattr(getattr(settings, "budget", None), "limits", {})
-        name = "scoring" if section == "scoring.default" else section
-        used = {
-            key.rsplit("/", 1)[-1]: value
-            for key, value in step.teachers.items()
-            if key.startswith(f"{name}/")
-        }
-        used["tokens"] = used.get("prompt_tokens", 0.0) + used.get("completion_tokens", 0.0)
-        for limit_name, limit in limits.items():
-            a_step = used.get(limit_name, 0.0) * scale
+    config, counted, found = bench.run.config, uncached(step.teachers), []
+    alone = list(config.scoring) == [DEFAULT_DOMAIN]
+    sections: list[tuple[str, str, Any]] = [("teacher", "teacher", config.teacher)]
+    for domain, scoring in config.scoring.items():
+        path = "scoring" if domain == DEFAULT_DOMAIN else f"scoring/{domain}"
+        sections.append(("scoring" if alone else f"scoring.{domain}", path, scoring))
+    for section, path, settings in sections:
+        for name, limit in getattr(getattr(settings, "budget", None), "limits", {}).items():
+            parts = ("prompt_tokens", "completion_tokens") if name == "tokens" else (name,)
+            a_step = scale * sum(counted.get(f"{path}/{part}", 0.0) for part in parts)
             if a_step and limit / a_step < config.train.steps:
                 found.append(
-                    f"{name}.budget.{limit_name} lasts about {limit / a_step:,.0f} of {config.train.steps} steps"
+                    f"{section}.budget.{name} lasts about {limit / a_step:,.0f} of {config.train.steps} steps"
                 )
     return found
+
+
+def uncached(counted: Mapping[str, float]) -> dict[str, float]:
+    """What teachers would count if their caches were empty, as they are for most of a run.
+
+    A check that is made again, or after a run of the same tasks, finds its answers in the cache and buys nothing.
+    """
+    return {name: value + counted.get(_cached(name), 0.0) for name, value in counted.items()}
+
+
+def _cached(name: str) -> str:
+    """Where a teacher says what of a count its cache saved."""
+    section, _, count = name.rpartition("/")
+    return f"{section}/cached_{count}"
 
 
 def figures(bench: Bench, step: TinyStep) -> dict[str, float]:
@@ -65,7 +84,7 @@ def figures(bench: Bench, step: TinyStep) -> dict[str, float]:
     turns = [turn for _, turn in step.turns]
     teachers = {
         name.replace("/", " "): value
-        for name, value in step.teachers.items()
+        for name, value in uncached(step.teachers).items()
         if name.rsplit("/", 1)[-1] in _TEACHER and value
     }
     return {

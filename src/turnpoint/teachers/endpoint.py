@@ -217,9 +217,10 @@ class Endpoint:
         self._loop = loop
 
     def metrics(self) -> dict[str, float]:
-        """Calls that had to wait or were not sent, cost, and use of the cache since it was built."""
+        """Calls that had to wait or were not sent, cost, use of the cache and what it saved, since it was built."""
         cost = {"cost": self.spending.cost_here} if self.spending.priced else {}
-        return self.gate.metrics() | cost | (self.cache.metrics() if self.cache is not None else {})
+        cached = self.cache.metrics() | self.spending.spared() if self.cache is not None else {}
+        return self.gate.metrics() | cost | cached
 
     async def close(self) -> None:
         """Close connections and cache; may be called twice."""

@@ -84,17 +84,20 @@ class HttpTeacher(ChatTeacher):
         """One answer: from the cache if it is there, else from the endpoint, within the budget."""
         cache, body = self._endpoint.cache, self._body(messages)
         if cache is None:
-            return await self._buy(messages, body)
+            return self._text(messages, await self._buy(body))
         key = self._key(body)
         known = cache.get(key)
         if known is not None:
-            return str(json.loads(known))
-        text = await self._buy(messages, body)
-        cache.put(key, json.dumps(text).encode())
+            text, *used = json.loads(known)
+            self.spending.spare(*used)
+            return str(text)
+        reply = await self._buy(body)
+        text = self._text(messages, reply)
+        cache.put(key, json.dumps([text, reply.prompt_tokens, reply.completion_tokens]).encode())
         return text
 
-    async def _buy(self, messages: Sequence[Message], body: dict[str, Any]) -> str:
-        """One answer of the endpoint, in the written form. Raises ``TeacherError``."""
+    async def _buy(self, body: dict[str, Any]) -> wire.Reply:
+        """One answer of the endpoint. Raises ``TeacherError``."""
         counters = self.counters
         refusal = self.spending.refusal()
         if refusal is not None:
@@ -105,7 +108,7 @@ class HttpTeacher(ChatTeacher):
             raise counters.fail(failure.reason, str(failure)) from None
         if reply.refusal is not None:
             raise counters.fail(TeacherFailure.REFUSED, f"the model declined: {reply.refusal[:_SHOWN]}")
-        return self._text(messages, reply)
+        return reply
 
     async def _call(self, body: dict[str, Any]) -> wire.Reply:
         """One counted call. Raises ``wire.CallFailed``."""
@@ -117,6 +120,7 @@ class HttpTeacher(ChatTeacher):
         return reply
 
     def _text(self, messages: Sequence[Message], reply: wire.Reply) -> str:
+        """The answer in the written form."""
         form = None if self.settings.reply_format == "text" else form_of(messages)
         given = reply.text if reply.arguments is None else reply.arguments
         return reply.text if form is None else written(given, form)
@@ -128,7 +132,7 @@ class HttpTeacher(ChatTeacher):
             question = key_of("question", {}, [body, self.number]).hex()[:16]
             place = (self.number, self._asked[question])
             self._asked[question] += 1
-        return key_of("naming", self._endpoint.identity, [body, place])
+        return key_of("naming with usage", self._endpoint.identity, [body, place])
 
     def state_dict(self) -> dict[str, Any]:
         """The account of the run and, with a cache of sampled answers, how often each question was asked."""
@@ -199,7 +203,9 @@ class HttpTeacher(ChatTeacher):
 
     def metrics(self) -> dict[str, float]:
         """Totals since the teacher was built."""
-        return self.counters.as_metrics() | self._endpoint.metrics()
+        cache = self._endpoint.cache
+        cached = {"cached_requests": float(cache.counts["hits"])} if cache is not None else {}
+        return self.counters.as_metrics() | self._endpoint.metrics() | cached
 
     async def close(self) -> None:
         await self._endpoint.close()

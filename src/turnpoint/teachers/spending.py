@@ -72,6 +72,8 @@ class Spending:
         """Of the whole run, those before it was resumed included."""
         self.cost = self.cost_here = 0.0
         """Of the whole run, and of this process."""
+        self._spared = (0, 0)
+        """Prompt and completion tokens that the cache saved, in this process."""
         self.step_goes_on = False
         """A training loop looks at ``stops`` after each step, so that calls within one may go beyond a limit."""
 
@@ -88,12 +90,28 @@ class Spending:
 
     def add(self, prompt_tokens: int, completion_tokens: int) -> None:
         """An answer came and was paid for."""
-        price = self.settings.price
         self.prompt_tokens += prompt_tokens
         self.completion_tokens += completion_tokens
-        cost = (prompt_tokens * price.prompt + completion_tokens * price.completion) / MILLION
+        cost = self._cost(prompt_tokens, completion_tokens)
         self.cost += cost
         self.cost_here += cost
+
+    def spare(self, prompt_tokens: int, completion_tokens: int) -> None:
+        """An answer came from the cache; this is what was paid for it once."""
+        self._spared = (self._spared[0] + prompt_tokens, self._spared[1] + completion_tokens)
+
+    def spared(self) -> dict[str, float]:
+        """What answers from the cache would have cost: each count's own name after ``cached_``."""
+        prompt_tokens, completion_tokens = self._spared
+        tokens = {
+            "cached_prompt_tokens": float(prompt_tokens),
+            "cached_completion_tokens": float(completion_tokens),
+        }
+        return tokens | ({"cached_cost": self._cost(*self._spared)} if self.priced else {})
+
+    def _cost(self, prompt_tokens: int, completion_tokens: int) -> float:
+        price = self.settings.price
+        return (prompt_tokens * price.prompt + completion_tokens * price.completion) / MILLION
 
     def refusal(self) -> str | None:
         """Why no further call may be made now; None if it may."""

@@ -121,12 +121,14 @@ class HttpScoring:
 
     async def _score(self, passage: Passage) -> list[Floats]:
         """Scores of each span: from the cache if they are there, else from the server, within the budget."""
-        cache = self._endpoint.cache
+        cache, ask = self._endpoint.cache, self._ask
+        assert ask is not None
         if cache is None:
             return await self._buy(passage)
         key = key_of("scoring", self._identity, [list(passage.ids), list(passage.spans)])
         known = cache.get(key)
         if known is not None:
+            self.spending.spare(len(passage.ids), ask.max_tokens)
             return _split(np.frombuffer(known, dtype=_STORED).astype(np.float64), passage)
         values = await self._buy(passage)
         cache.put(key, np.concatenate(values).astype(_STORED).tobytes())
@@ -227,7 +229,9 @@ class HttpScoring:
         """Totals since the teacher was built."""
         bought = {"prompt_tokens": self._bought[0], "completion_tokens": self._bought[1]}
         tokens = {name: float(value) for name, value in bought.items()}
-        return self.counters.as_metrics() | tokens | self._endpoint.metrics()
+        spared = self.spending.spared()["cached_prompt_tokens"]
+        cached = {"cached_read_tokens": spared} if self._endpoint.cache is not None else {}
+        return self.counters.as_metrics() | tokens | self._endpoint.metrics() | cached
 
     async def close(self) -> None:
         await self._endpoint.close()
