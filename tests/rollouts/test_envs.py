@@ -15,7 +15,7 @@ from turnpoint.testing import ToyEnv, ToySettings, ToySuite, toy_suite
 from turnpoint.testing.harness import make_rollouts, random_agent
 from turnpoint.testing.scripted_policy import ScriptedPolicy
 
-THREADED = RolloutSettings(max_response_tokens=200, env_seconds=1.0)
+THREADED = RolloutSettings(max_response_tokens=200, env_seconds=60)
 
 
 def rollouts_on(suite, settings: RolloutSettings = THREADED):
@@ -88,9 +88,9 @@ from turnpoint.testing.harness import make_rollouts, random_agent
 from turnpoint.testing.scripted_policy import ScriptedPolicy
 
 suite = hanging_suite(hang_seconds=1e6, fault_every=2)
-settings = RolloutSettings(max_response_tokens=200, env_seconds=1)
+settings = RolloutSettings(max_response_tokens=200, env_seconds=2)
 rollouts, _ = make_rollouts(suite, ScriptedPolicy(random_agent()), rollout=settings)
-rollouts.envs.places = asyncio.Semaphore(3)
+rollouts.envs.places = asyncio.Semaphore(4)
 
 async def play():
     return await asyncio.gather(*(rollouts.play(task, 0) for task in suite.tasks("train")[:16]))
@@ -107,21 +107,65 @@ def test_more_hung_calls_than_run_together_harm_nobody_and_the_process_ends() ->
     assert done.stdout == "Counter({'time_out': 8}) False\n"
 
 
+def advance_clock(seconds: float) -> None:
+    """Let the running loop's clock jump: what is due meanwhile comes next."""
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    loop.time = lambda: now() + seconds  # type: ignore[method-assign]
+
+
 def test_time_does_not_run_while_a_call_waits_for_its_turn() -> None:
     rollouts = rollouts_on(toy_suite())
     rollouts.envs.places = asyncio.Semaphore(1)
 
-    async def slow():
-        async with rollouts.envs.lend() as env:
-            await env.call(time.sleep, 0.4)
-
     async def go():
-        await asyncio.gather(*(slow() for _ in range(4)))
+        async with rollouts.envs.lend() as env:
+            async with rollouts.envs.places:
+                waiting = asyncio.create_task(env.call(str, 7))
+                for past_the_limit in (0, 61, 0):
+                    advance_clock(past_the_limit)
+                    await asyncio.sleep(0.01)
+                assert not waiting.done()
+            assert await waiting == "7"
         await rollouts.close()
 
-    began = time.monotonic()
     asyncio.run(go())
-    assert time.monotonic() - began > 1.5
+
+
+def test_an_answer_that_came_while_the_loop_was_held_up_is_in_time() -> None:
+    """An engine in this process holds the loop while it works; the environment's thread goes on meanwhile."""
+    rollouts = rollouts_on(toy_suite())
+    answered = threading.Event()
+
+    async def go():
+        async with rollouts.envs.lend() as env:
+            asked = asyncio.create_task(env.call(answered.set))
+            await asyncio.sleep(0)  # now the call is under way
+            assert answered.wait(20)
+            time.sleep(0.05)  # the thread hands its answer in
+            advance_clock(61)
+            await asked
+        await rollouts.close()
+
+    asyncio.run(go())
+
+
+class SlowlyMade(ToySuite):
+    """The first copy for an episode takes longer than a call may."""
+
+    def make(self):
+        time.sleep(0.3 if self._copies else 0.0)
+        return super().make()
+
+
+def test_making_a_copy_is_no_call() -> None:
+    rollouts = rollouts_on(SlowlyMade(ToySettings()), RolloutSettings(env_seconds=0.1))
+
+    async def go():
+        await asyncio.wait_for(rollouts.envs.borrow(), 20)
+        await rollouts.close()
+
+    asyncio.run(go())
 
 
 class Scarce(ToySuite):

@@ -13,12 +13,15 @@ import pytest
 
 from turnpoint.config import ConfigError
 from turnpoint.envs import EnvError
+from turnpoint.methods import Teachers
+from turnpoint.methods.pivotopd import PivotOPDSettings
 from turnpoint.records import StopReason
 from turnpoint.rollouts import RolloutSettings
 from turnpoint.rollouts.envs import EnvPool
 from turnpoint.rollouts.ray_workers import start_workers
 from turnpoint.rollouts.remote import COUNTS, EnvServer, EnvWorkers, RemoteEnv, WorkerDied, WorkerLost
 from turnpoint.rollouts.sampler import Sampler
+from turnpoint.teachers.oracle import OracleTeacherSettings
 from turnpoint.testing import ToyEnv, ToySettings, ToySuite, toy_suite
 from turnpoint.testing.harness import make_rollouts, random_agent
 from turnpoint.testing.scripted_policy import ScriptedPolicy
@@ -173,7 +176,7 @@ def test_a_new_worker_that_answers_otherwise_is_not_believed() -> None:
 
     settings = ToySettings()
     capabilities = settings.build().capabilities
-    dies = once("step", 3)
+    dies = once("step", 4)
     workers = EnvWorkers(
         lambda: (made.append(1), FakeHandle(settings, dies, Forgetful))[1], capabilities, count=1, seconds=5.0
     )
@@ -187,27 +190,116 @@ def test_a_new_worker_that_answers_otherwise_is_not_believed() -> None:
 
 
 def test_a_call_that_hangs_ends_the_episode_and_the_worker() -> None:
-    release = threading.Event()
+    hangs = [True]
 
     class Hanging(FakeHandle):
         def call(self, method, arguments, seconds):
-            if method == "step" and not release.wait(0.4):
+            if method == "step" and hangs:
                 raise TimeoutError
             return super().call(method, arguments, seconds)
 
     settings = ToySettings()
     capabilities = settings.build().capabilities
-    workers = EnvWorkers(lambda: Hanging(settings, lambda *_: False), capabilities, count=1, seconds=0.1)
-    (episode,) = play(workers, settings, 1, env_seconds=0.1)
+    workers = EnvWorkers(lambda: Hanging(settings, lambda *_: False), capabilities, count=1, seconds=5.0)
+    (episode,) = play(workers, settings, 1)
     assert episode.stop == StopReason.TIME_OUT
-    deadline = time.monotonic() + 10
-    while not workers.counts()["env_workers/hung"] and time.monotonic() < deadline:
-        time.sleep(0.02)
+    assert episode.error == "step took longer than rollout.env_seconds (5.0) in its worker, which was ended"
     assert workers.counts()["env_workers/hung"] == 1
-    release.set()
+    hangs.clear()
     (episode,) = play(workers, settings, 1)
     assert episode.stop is not None
     assert episode.stop.has_outcome
+    assert workers.counts()["env_workers/started"] == 2
+
+
+class SlowToStart(FakeHandle):
+    """Its first answer takes 12 s, by its own account."""
+
+    left = 12.0
+
+    def call(self, method, arguments, seconds):
+        if seconds is not None and seconds < self.left:
+            raise TimeoutError
+        self.left = 0.0
+        return super().call(method, arguments, seconds)
+
+
+def test_the_start_of_a_worker_is_no_part_of_a_call() -> None:
+    settings, dies = ToySettings(), once("step", 12)
+    FakeHandle.calls = 0
+    workers = EnvWorkers(
+        lambda: SlowToStart(settings, dies), settings.build().capabilities, count=1, seconds=5.0
+    )
+    assert what_happened(play(workers, settings)) == what_happened(play(None, settings))
+    counts = workers.counts()
+    assert (counts["env_workers/started"], counts["env_workers/lost"]) == (2, 1)
+    assert (counts["env_workers/resumed"], counts["env_workers/hung"]) == (1, 0)
+
+
+def test_a_worker_that_never_starts_is_told_as_such() -> None:
+    class Never(SlowToStart):
+        left = 1e9
+
+    settings = ToySettings()
+    workers = EnvWorkers(
+        lambda: Never(settings, lambda *_: False), settings.build().capabilities, count=1, seconds=5.0
+    )
+    (episode,) = play(workers, settings, 1)
+    assert episode.stop == StopReason.ENV_ERROR
+    assert episode.error == "a worker did not start and make its environment within 300 s"
+    assert workers.counts()["env_workers/hung"] == 1
+
+
+def test_copies_that_are_given_up_never_make_more_workers_than_there_may_be() -> None:
+    """Every third step fails, and to close a copy takes a while; its worker is then used again."""
+    alive: list[int] = []
+    steps: list[int] = []
+
+    class Failing(EnvServer):
+        def _step(self, action: str):
+            alive.append(len(workers._all))
+            steps.append(1)
+            if len(steps) % 3 == 0:
+                raise EnvError("boom")
+            return super()._step(action)
+
+        def _close(self) -> None:
+            time.sleep(0.02)
+            super()._close()
+
+    settings = ToySettings()
+    workers = workers_for(settings, kind=Failing)
+    episodes = play(workers, settings, 16)
+    assert [e.error for e in episodes if e.stop == StopReason.ENV_ERROR].count("boom") > 2
+    assert max(alive) == 2
+    assert workers.counts()["env_workers/started"] == 2
+
+
+def test_branches_whose_actions_are_tried_do_not_wait_for_each_other() -> None:
+    """Each branch has a copy and asks for another one; there are two in all."""
+    settings = ToySettings(snapshots=False)
+    suite = settings.build()
+
+    def collect(workers: EnvWorkers | None):
+        rollouts, _ = make_rollouts(
+            suite,
+            ScriptedPolicy(random_agent()),
+            rollout=RolloutSettings(max_response_tokens=200, env_seconds=30.0),
+            workers=workers,
+        )
+        method = PivotOPDSettings(group=4, recovery_turns=3, verify={"level": "exists"}).build()
+        teachers = Teachers(naming=OracleTeacherSettings(knowledge="full").build(suite))
+
+        async def go():
+            groups = await method.collect(suite.tasks("train")[:3], rollouts, teachers)
+            await rollouts.close()
+            return [branch for group in groups for branch in group.branches]
+
+        return asyncio.run(asyncio.wait_for(go(), 60))
+
+    branches = collect(workers_for(settings, count=2))
+    assert what_happened(branches) == what_happened(collect(None))
+    assert sum(len(branch.turns) > 1 for branch in branches) > 2
 
 
 def test_no_more_copies_are_lent_than_there_are_workers() -> None:
@@ -233,7 +325,7 @@ def test_no_more_copies_are_lent_than_there_are_workers() -> None:
 
     asyncio.run(go())
     assert order == ["given back", "lent"]
-    assert workers.counts()["env_workers/started"] <= 3
+    assert workers.counts()["env_workers/started"] == 2
     assert len(play(workers, settings, 12)) == 12
 
 

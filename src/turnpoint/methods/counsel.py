@@ -45,6 +45,11 @@ class Counsel:
         self.poll = None if consistency is None else Poll(consistency, teacher, rollouts, tally)
         self.verifier = None if verify is None else Verifier(verify, rollouts, tally)
 
+    @property
+    def tries(self) -> bool:
+        """Whether ``action`` needs a copy of the environment: nobody may ask for advice while holding one."""
+        return self.verifier is not None and self.verifier.settings.recovery
+
     async def report(self, episode: Episode, limit: int) -> tuple[Report | None, dict[int, float]]:
         """The report on an episode, on record, and the agreement on each turn where several answers were asked for."""
         if self.poll is None:

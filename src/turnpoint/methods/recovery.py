@@ -77,6 +77,8 @@ class Recovery:
         for k in range(1, self.rules.turns + 1):
             target, weight = None, 1.0
             if self.rules.gold:
+                if self.counsel.tries:
+                    branch.pause()
                 advice = await self.counsel.action(branch_situation(branch))
                 target, weight = advice.action, advice.weight
                 if target is None:

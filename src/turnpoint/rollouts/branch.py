@@ -64,10 +64,8 @@ class Branch:
         """
         self._sound = False  # until all of this went well
         if self._env is None:
-            fork = self.episode.forked_from
-            assert fork is not None
             self._env = await self._envs.borrow()
-            await self._env.restore(self.parent, fork.turn)
+            await self._restore(self._env, self.turns[:-1])
         step = await self._env.execute(self.episode.turns[-1])
         self.observation = self.episode.final_observation = step.observation
         self.snapshot = self.episode.final_snapshot = await self._env.snapshot()
@@ -76,13 +74,38 @@ class Branch:
             self.episode.success = step.success
         return not step.done and len(self.turns) < self._max_turns
 
+    async def _restore(self, env: EnvCopy, executed: list[Turn]) -> None:
+        """Bring the state after ``executed`` back, verified: the state of the parent, or where ``pause`` left off."""
+        past = Episode(
+            id=self.parent.id,
+            task=self.parent.task,
+            turns=executed,
+            final_observation=self.observation,
+            final_snapshot=self.snapshot,
+        )
+        await env.restore(past, len(executed))
+
+    def pause(self) -> None:
+        """Give the environment back where copies are limited; the next ``step`` brings its state back.
+
+        To be called before anything that needs a copy of its own: branches that each hold one and wait for another
+        would wait for ever.
+        """
+        if self._envs.workers is not None:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._env is not None:
+            self._envs.give_back(self._env, broken=not self._sound)
+            self._env = None
+
     async def distance(self) -> int | None:
         """The oracle's distance in the state that ``step`` led to; None if the task is impossible from there.
 
-        Raises ``EnvError``, also before the first step, and ``TimeoutError`` as calls do.
+        Raises ``EnvError``, also before the first step and after ``pause``, and ``TimeoutError`` as calls do.
         """
         if self._env is None:
-            raise EnvError("this branch has executed nothing yet, so there is no state to measure")
+            raise EnvError("this branch holds no environment, so there is no state to measure")
         self._sound = False
         distance = await self._env.call(self._env.env.distance)
         self._sound = True
@@ -91,8 +114,6 @@ class Branch:
     def close(self, error: str = "") -> Episode:
         """End the branch and give its record back; an environment in which something went wrong is closed."""
         self._sampler.policy.end_session(self.episode.id)
-        if self._env is not None:
-            self._envs.give_back(self._env, broken=not self._sound)
-            self._env = None
+        self._let_go()
         end_episode(self.episode, StopReason.BRANCH_END, success=self.episode.success, error=error)
         return self.episode

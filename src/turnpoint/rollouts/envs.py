@@ -12,7 +12,7 @@ from turnpoint.envs import Env, EnvError, EnvSuite
 from turnpoint.envs.replay import restore_turn
 from turnpoint.envs.sound import SoundEnv
 from turnpoint.records import Episode, Observation, Step, Task, Turn
-from turnpoint.rollouts.remote import EnvWorkers
+from turnpoint.rollouts.remote import START_SECONDS, EnvWorkers
 from turnpoint.rollouts.sampler import Sampler
 from turnpoint.rollouts.workers import Worker
 
@@ -26,6 +26,9 @@ class EnvPool:
 
     Without a time limit everything happens where it is called. With one, each copy is made, called and closed in a
     thread of its own, so that a call that hangs costs its episode only.
+
+    With workers no more copies are lent than there are workers. Whoever holds one and asks for another may then wait
+    for ever, if all do the same: give the first one back before.
     """
 
     def __init__(
@@ -33,7 +36,7 @@ class EnvPool:
     ) -> None:
         """``seconds``: longest single call; None = no limit. ``sampler`` hears of calls that take time.
 
-        ``workers``: processes in which copies live; as many are lent at a time as there are workers.
+        ``workers``: processes in which copies live; they limit their calls themselves.
         """
         self.suite = suite
         self.workers = workers
@@ -70,16 +73,19 @@ class EnvPool:
     async def _find(self) -> EnvCopy:
         if self._idle:
             return self._idle.pop()
+        if self.workers is not None:
+            return await self._make()
         async with self._making:  # one after another: a suite need not be safe to use from several threads
-            if self._idle:
-                return self._idle.pop()
-            copy = EnvCopy(self)
-            try:
-                await copy.call(copy.make)
-            except BaseException:
-                self._discard(copy)
-                raise
-            return copy
+            return self._idle.pop() if self._idle else await self._make()
+
+    async def _make(self) -> EnvCopy:
+        copy = EnvCopy(self)
+        try:
+            await copy.make()
+        except BaseException:
+            self._discard(copy)
+            raise
+        return copy
 
     def give_back(self, copy: EnvCopy, *, broken: bool = False) -> None:
         """Return a borrowed copy; a broken one is closed."""
@@ -126,31 +132,40 @@ class EnvCopy:
             raise EnvError("this copy of the environment was never made")
         return self._env
 
-    def make(self) -> None:
-        """Make the environment; to be called like everything else."""
+    async def make(self) -> None:
+        """Make the environment; that may take longer than a call."""
+        late = f"the environment was not made within {START_SECONDS:g} s"
+        await self._call(START_SECONDS, late, self._make)
+
+    def _make(self) -> None:
         self._env = SoundEnv((self._pool.workers or self._pool.suite).make())
 
     async def call(self, function: Callable[..., T], *arguments: Any) -> T:
         """``function(*arguments)``, which may use this copy's environment and no other."""
+        limit = self._pool.seconds
+        late = f"a call of the environment took longer than rollout.env_seconds ({limit})"
+        return await self._call(limit, late, function, *arguments)
+
+    async def _call(self, limit: float | None, late: str, function: Callable[..., T], *arguments: Any) -> T:
+        """A call that may take ``limit`` seconds; ``late`` is said if it takes longer."""
         if self._worker is None:
             return _attempt(function, *arguments)
         if self.lost:
             raise EnvError("this copy of the environment hangs in an earlier call")
+        if self._pool.workers is not None:
+            limit = None  # a worker has its own, in which the start of another after its death does not count
         with self._pool.sampler.waiting():
             async with self._pool.places:
-                return await self._in_time(self._worker.start(_attempt, function, *arguments))
-
-    async def _in_time(self, answer: asyncio.Future[T]) -> T:
-        seconds = self._pool.seconds
-        try:
-            async with asyncio.timeout(seconds):
-                return await answer
-        except TimeoutError:
-            raise TimeoutError(
-                f"a call of the environment took longer than rollout.env_seconds ({seconds})"
-            ) from None
-        finally:
-            self.lost = answer.cancelled()
+                answer = self._worker.start(_attempt, function, *arguments)
+                try:
+                    # Not asyncio.timeout: an answer that was there in time counts even if the loop was busy then.
+                    await asyncio.wait([answer], timeout=limit)
+                    if not answer.done():
+                        raise TimeoutError(late)
+                    return answer.result()
+                finally:
+                    answer.cancel()
+                    self.lost = answer.cancelled()
 
     async def reset(self, task: Task) -> Observation:
         """Start ``task``."""

@@ -6,11 +6,8 @@ from typing import Any
 
 from turnpoint.config import ConfigError
 from turnpoint.envs import Capabilities, EnvSettings
-from turnpoint.rollouts.remote import EnvServer, EnvWorkers, WorkerDied
+from turnpoint.rollouts.remote import START_SECONDS, EnvServer, EnvWorkers, WorkerDied
 from turnpoint.rollouts.settings import RolloutSettings
-
-START_SECONDS = 300.0
-"""Longest wait for the workers of a run to come up."""
 
 
 class RayHandle:

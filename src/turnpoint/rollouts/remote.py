@@ -18,8 +18,8 @@ from turnpoint.envs import Capabilities, Env, EnvError, EnvSettings
 from turnpoint.envs.protocol import Knowledge
 from turnpoint.records import Observation, Step, Task
 
-GRACE_SECONDS = 1.0
-"""A worker is ended so long after its call was given up; by then the episode knows."""
+START_SECONDS = 300.0
+"""Longest wait for a worker to start, or for a copy of an environment to be made."""
 COUNTS = ("started", "lost", "hung", "resumed", "replayed_turns")
 """What is counted: workers started, workers that died, calls that took too long, episodes that went on in another
 worker, and turns repeated for that."""
@@ -31,6 +31,10 @@ class WorkerDied(Exception):
 
 class WorkerLost(EnvError):
     """A worker died and its episode could not be brought back; the episode ends with it."""
+
+
+class CallTimedOut(EnvError, TimeoutError):
+    """A call took longer than it may; its worker was ended."""
 
 
 class Handle(Protocol):
@@ -69,6 +73,9 @@ class EnvServer:
     def _ready(self) -> bool:
         return True
 
+    def _make(self) -> bool:
+        return self.env is not None
+
     def _reset(self, task: Task) -> Observation:
         return self.env.reset(task)
 
@@ -99,7 +106,7 @@ class EnvServer:
 
 
 class EnvWorkers:
-    """The workers of a run; idle ones are used again from step to step. Safe to use from several threads."""
+    """The workers of a run, never more than ``count``; idle ones are used again. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -114,7 +121,7 @@ class EnvWorkers:
         self.count, self.seconds = count, seconds
         self._idle: list[Handle] = []
         self._all: list[Handle] = []
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._counts: Counter[str] = Counter()
 
     def warm_up(self, seconds: float) -> None:
@@ -130,8 +137,15 @@ class EnvWorkers:
         return RemoteEnv(self)
 
     def take(self) -> Handle:
-        """An idle worker, or a new one, which may still be starting."""
+        """An idle worker, or a new one, which may still be starting; waits where all are in use.
+
+        Those in use come back by themselves, since no call of theirs is without a limit. Raises ``EnvError`` if none
+        does.
+        """
         with self._lock:
+            longest = START_SECONDS + (self.seconds or 0.0)
+            if not self._lock.wait_for(lambda: self._idle or len(self._all) < self.count, longest):
+                raise EnvError(f"none of the {self.count} environment workers came back within {longest:g} s")
             if self._idle:
                 return self._idle.pop()
             handle = self._start()
@@ -139,10 +153,35 @@ class EnvWorkers:
             self._counts["started"] += 1
             return handle
 
+    def open(self) -> Handle:
+        """A worker with a copy of the environment in it, however long it took to start (at most ``START_SECONDS``).
+
+        Raises ``WorkerDied`` if they all die, two new ones included, and ``EnvError`` if the copy cannot be made.
+        """
+        death = WorkerDied()
+        for _ in range(len(self._idle) + 2):  # any idle one may have died unnoticed
+            handle = self.take()
+            try:
+                sound, value = handle.call("make", (), START_SECONDS)
+            except WorkerDied as error:
+                self.drop(handle, "lost")
+                death = error
+            except TimeoutError:
+                self.drop(handle, "hung")
+                late = f"a worker did not start and make its environment within {START_SECONDS:g} s"
+                raise EnvError(late) from None
+            else:
+                if sound:
+                    return handle
+                self.give_back(handle)
+                raise EnvError(value)
+        raise death
+
     def give_back(self, handle: Handle) -> None:
         """A worker that is sound and whose copy is closed."""
         with self._lock:
             self._idle.append(handle)
+            self._lock.notify()
 
     def drop(self, handle: Handle, reason: str) -> None:
         """A worker that died (``lost``) or must (``hung``)."""
@@ -151,6 +190,7 @@ class EnvWorkers:
             self._counts[reason] += 1
             if handle in self._all:
                 self._all.remove(handle)
+            self._lock.notify()
 
     def count_up(self, name: str, by: int = 1) -> None:
         """Count something of ``COUNTS``."""
@@ -188,7 +228,7 @@ class RemoteEnv:
     def __init__(self, workers: EnvWorkers) -> None:
         self.capabilities = workers.capabilities
         self._workers = workers
-        self._handle: Handle | None = workers.take()
+        self._handle: Handle | None = workers.open()
         self._past: _Past | None = None
 
     def reset(self, task: Task) -> Observation:
@@ -264,9 +304,9 @@ class RemoteEnv:
     def _call(self, method: str, *arguments: Any) -> Any:
         handle, limit = self._handle, self._workers.seconds
         if handle is None:
-            handle = self._handle = self._workers.take()
+            handle = self._handle = self._workers.open()
         try:
-            sound, value = handle.call(method, arguments, None if limit is None else limit + GRACE_SECONDS)
+            sound, value = handle.call(method, arguments, limit)
         except WorkerDied:
             self._handle = None
             self._workers.drop(handle, "lost")
@@ -274,7 +314,9 @@ class RemoteEnv:
         except TimeoutError:
             self._handle = self._past = None
             self._workers.drop(handle, "hung")
-            raise EnvError(f"{method} took longer than {limit} s in its worker, which was ended") from None
+            raise CallTimedOut(
+                f"{method} took longer than rollout.env_seconds ({limit}) in its worker, which was ended"
+            ) from None
         if not sound:
             raise EnvError(value)
         return value
