@@ -142,8 +142,8 @@ def test_faults_end_one_episode_and_not_the_others() -> None:
 
 
 def test_a_hanging_environment_is_timed_out() -> None:
-    suite = hanging_suite(hang_seconds=1.0, fault_every=2)
-    settings = RolloutSettings(max_response_tokens=200, env_seconds=0.2)
+    suite = hanging_suite(hang_seconds=600, fault_every=2)
+    settings = RolloutSettings(max_response_tokens=200, env_seconds=2)
     episodes, _ = play(suite, tasks=2, count=1, rollout=settings)
     assert [e.stop for e in episodes].count(StopReason.TIME_OUT) == 1
 

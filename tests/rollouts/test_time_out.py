@@ -26,7 +26,7 @@ class Slow(ScriptedPolicy):
 def test_calls_of_episodes_that_are_over_do_not_stay_in_the_policy() -> None:
     policy = Slow(random_agent())
     suite = toy_suite()
-    rollouts, _ = make_rollouts(suite, policy, rollout=RolloutSettings(episode_seconds=0.05))
+    rollouts, _ = make_rollouts(suite, policy, rollout=RolloutSettings(episode_seconds=0.5))
 
     async def go():
         episodes = await asyncio.gather(*(rollouts.play(task, 0) for task in suite.tasks("train")[:3]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -120,3 +120,11 @@ class Policy(Protocol):
 
     def load(self, folder: Path) -> None:
         """Read back what ``save`` wrote, bitwise."""
+
+
+@runtime_checkable
+class Elsewhere(Protocol):
+    """What a policy has besides whose calls run in other processes, so that ``advance`` does nothing but wait."""
+
+    def finished(self) -> bool:
+        """Whether ``advance`` would return at once: a call has ended, or none is open."""

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from turnpoint.policy import Policy, Sample, SampleRequest
+from turnpoint.policy.protocol import Elsewhere
 
 _QUIET_ROUNDS = 4
 """Turns of the event loop without a new request after which every runnable episode is known to wait."""
+_LOOK_SECONDS = 0.005
+"""Time between two looks whether a call that runs elsewhere has finished."""
 
 
 class Sampler:
@@ -18,6 +21,8 @@ class Sampler:
     The policy is advanced only when no episode can go on by itself, and requests are queued in the order
     of their keys, so batches depend on the episodes and not on the order in which the event loop ran them.
     ``busy`` counts answers that are awaited from outside (``waiting``): in lockstep they are waited for as well.
+    Without lockstep nothing waits for model calls that run elsewhere (``Elsewhere``) but the episodes that asked for
+    them; an engine in this process holds up everybody while it works, since a policy is not thread-safe.
     """
 
     def __init__(self, policy: Policy, *, lockstep: bool = True) -> None:
@@ -56,6 +61,9 @@ class Sampler:
             await self._settle()
             self._submit()
             try:
+                if not self.lockstep and isinstance(self.policy, Elsewhere) and not self.policy.finished():
+                    await asyncio.sleep(_LOOK_SECONDS)
+                    continue
                 finished = self.policy.advance()
             except Exception as error:
                 if not self._fail(error):

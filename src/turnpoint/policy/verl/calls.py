@@ -68,6 +68,10 @@ class Calls:
         )
         return asyncio.wait_for(answer, self.engine.settings.call_seconds)
 
+    def finished(self) -> bool:
+        """Whether a call has ended, or none is open: ``collect`` then has no call to wait for."""
+        return not self._open or any(future.done() for _, future in self._open.values())
+
     def collect(self) -> list[tuple[int, TokenOutput]]:
         """Wait for at least one call and give all that are finished, in the order of their tickets.
 

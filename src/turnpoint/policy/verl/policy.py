@@ -126,6 +126,10 @@ class VerlPolicy:
         """Wait until at least one call finishes; empty list if nothing is queued."""
         return [(ticket, self._sample(output)) for ticket, output in self._calls.collect()]
 
+    def finished(self) -> bool:
+        """Whether ``advance`` would return at once."""
+        return self._calls.finished()
+
     def _sample(self, output: Any) -> Sample:
         ids, logprobs = tuple(output.token_ids), output.log_probs
         if not ids or logprobs is None or len(logprobs) != len(ids):
