@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +15,15 @@ torch = pytest.importorskip("torch")
 
 from turnpoint.config import ConfigError  # noqa: E402
 from turnpoint.policy import ScoreRequest  # noqa: E402
-from turnpoint.policy.local import passes, update  # noqa: E402
+from turnpoint.policy.local import divergence, measure, passes, scorer, supervised, update  # noqa: E402
+from turnpoint.policy.local.frozen import FrozenModel  # noqa: E402
 from turnpoint.policy.local.memory import Budget, ran_out  # noqa: E402
 from turnpoint.policy.local.optim import Stepper  # noqa: E402
+from turnpoint.policy.passages import Passage  # noqa: E402
+from turnpoint.records.row import DivergenceSpec  # noqa: E402
+from turnpoint.teachers.scoring.local import LocalScoring  # noqa: E402
 
-from .conftest import MakePolicy, episode_rows  # noqa: E402
+from .conftest import MakePolicy, episode_rows, random_ids  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -26,7 +32,18 @@ from .conftest import MakePolicy, episode_rows  # noqa: E402
         (torch.OutOfMemoryError("CUDA out of memory"), True),
         (MemoryError(), True),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"), True),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried to allocate 9"),
+            True,
+        ),
+        (
+            RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
+            True,
+        ),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), True),
         (RuntimeError("shape '[2]' is invalid"), False),
+        (RuntimeError("CUDA error: device-side assert triggered"), False),
         (ValueError("can't allocate memory"), False),
     ],
 )
@@ -146,11 +163,26 @@ def test_one_row_that_does_not_fit_is_an_error_that_says_what_to_set(
     assert all(torch.equal(a, b) for a, b in zip(weights, policy.network.model.parameters(), strict=True))
 
 
-def test_supervised_training_and_scoring_halve_too(
-    make_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from turnpoint.policy.local import scorer, supervised
+@pytest.fixture
+def tight(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """``tight(module, name, most)``: passes of that function of more than ``most`` tokens find no memory."""
 
+    def limit(module: Any, name: str, most: int) -> None:
+        whole = getattr(module, name)
+
+        def part(network: Any, batch: Any, *args: Any) -> Any:
+            if len(batch) * max(map(len, batch)) > most:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return whole(network, batch, *args)
+
+        monkeypatch.setattr(module, name, part)
+
+    return limit
+
+
+def test_supervised_training_and_scoring_halve_too(
+    make_policy: MakePolicy, tight: Callable[..., None]
+) -> None:
     policy, plain = make_policy(token_budget=128, seed=1), make_policy(token_budget=128, seed=1)
     rng = np.random.default_rng(0)
     examples = [(rng.integers(2, 60, 20), np.ones(20)) for _ in range(6)]
@@ -161,25 +193,146 @@ def test_supervised_training_and_scoring_halve_too(
     scores = plain.logprobs(requests)
     expected = plain.supervised_update(examples)
 
-    def tight(whole: Callable[..., Any], most: int, at: int) -> Callable[..., Any]:
-        def part(*args: Any, **kwargs: Any) -> Any:
-            if len(args[at]) * max(map(len, args[at])) > most:
-                raise torch.OutOfMemoryError
-            return whole(*args, **kwargs)
-
-        return part
-
-    monkeypatch.setattr(supervised, "token_logprobs", tight(scorer.token_logprobs, 64, 1))
-    monkeypatch.setattr(scorer, "tree_states", tight(passes.tree_states, 64, 1))
+    tight(supervised, "token_logprobs", 64)
+    tight(scorer, "tree_states", 64)
     with pytest.warns(RuntimeWarning, match="scoring"):
         halved = policy.logprobs(requests)
     for a, b in zip(halved, scores, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
     with pytest.warns(RuntimeWarning, match="the update"):
         metrics = policy.supervised_update(examples)
-    assert metrics["out_of_memory"] == 1
+    assert metrics["out_of_memory"] == 2, "once each"
     assert metrics["loss"] == pytest.approx(expected["loss"], abs=1e-6)
     assert metrics["grad_norm"] == pytest.approx(expected["grad_norm"], rel=1e-5)
+
+
+def test_reading_the_divergence_teacher_halves_to_its_longest_prompt(
+    make_policy: MakePolicy, tight: Callable[..., None]
+) -> None:
+    """The context is far longer than any prompt here, and than the budget."""
+    rng = np.random.default_rng(0)
+    policy, whole = make_policy(token_budget=128), make_policy(token_budget=128)
+    rows = [
+        dataclasses.replace(
+            row, teacher_prompt_ids=(*random_ids(rng, 9), *row.prompt_ids), divergence=DivergenceSpec("jsd")
+        )
+        for n in range(8)
+        for row in episode_rows(policy, rng, turns=1, name=f"e{n}")
+    ]
+    expected = whole.update(rows)
+    tight(divergence, "tree_states", 48)
+    assert policy.context_length > 128
+    with pytest.warns(RuntimeWarning, match="memory ran out in the update"):
+        metrics = policy.update(rows)
+    assert metrics["out_of_memory"] >= 1
+    for name in ("divergence", "loss", "grad_norm"):
+        assert metrics[name] == pytest.approx(expected[name], rel=1e-4)
+    tight(divergence, "tree_states", 3)
+    longest = max(len(row.teacher_prompt_ids or ()) + len(row.response_ids) for row in rows)
+    with pytest.raises(ConfigError, match=f"pass of {longest} tokens, a single sequence"):
+        policy.update(rows)
+
+
+def test_halvings_of_scoring_are_in_the_next_update_s_metrics(
+    make_policy: MakePolicy, tight: Callable[..., None]
+) -> None:
+    policy, rng = make_policy(token_budget=128), np.random.default_rng(0)
+    pairs = [
+        (ScoreRequest(random_ids(rng, 14), reply), ScoreRequest(random_ids(rng, 12), reply))
+        for reply in (random_ids(rng, 6) for _ in range(6))
+    ]
+    expected = policy.divergences(pairs)
+    tight(measure, "tree_states", 64)
+    with pytest.warns(RuntimeWarning, match="memory ran out in scoring"):
+        found = policy.divergences(pairs)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+    rows = episode_rows(policy, rng, turns=2, name="e")
+    assert policy.update(rows)["out_of_memory"] == 1
+    assert policy.update(rows)["out_of_memory"] == 0
+    tight(measure, "tree_states", 3)
+    with pytest.raises(ConfigError, match=r"set policy\.dtype=bfloat16, play shorter episodes"):
+        policy.divergences(pairs)
+    examples = [(np.arange(2, 12), np.ones(10))]
+    assert policy.supervised_update(examples)["out_of_memory"] > 0
+
+
+def test_the_optimizer_s_moments_may_not_fit(
+    make_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, rng = make_policy(), np.random.default_rng(0)
+
+    def full() -> None:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(policy._stepper.optimizers["adamw"], "step", full)
+    with pytest.raises(ConfigError, match=r"optimizer's step.*policy\.optimizer\.kind=adamw8bit"):
+        policy.update(episode_rows(policy, rng, turns=2, name="e"))
+
+
+# ---- scoring teachers -----------------------------------------------------------------------
+
+
+def passages(count: int) -> list[Passage]:
+    rng = np.random.default_rng(3)
+    return [Passage(random_ids(rng, 20), ((12, 15), (17, 20))) for _ in range(count)]
+
+
+def frozen(model_folder: Callable[..., Path], **settings: Any) -> FrozenModel:
+    return FrozenModel(model_folder(), section="scoring.math", device="cpu", token_budget=128, **settings)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_scoring_teacher_halves(
+    model_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, cached: bool
+) -> None:
+    model, plain = frozen(model_folder), frozen(model_folder)
+    names = [f"e{n}" for n in range(6)]
+
+    def scores(of: FrozenModel) -> Any:
+        return of.sessions.score(names, passages(6)) if cached else of.score(passages(6))
+
+    expected = scores(plain)
+    for name in ("hidden", "hidden_with_pool", "hidden_with_masks"):
+        whole = getattr(model.network, name)
+
+        def few(ids: Any, *args: Any, whole: Any = whole) -> Any:
+            if ids.numel() > 64:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return whole(ids, *args)
+
+        monkeypatch.setattr(model.network, name, few)
+    with pytest.warns(RuntimeWarning, match=r"the scoring teacher.*set scoring\.math\.token_budget"):
+        found = scores(model)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(np.concatenate(a), np.concatenate(b), atol=2e-5)
+    assert model.budget.halvings == 1
+    assert LocalScoring(model, batch=8).metrics()["out_of_memory"] == 1
+    if cached:  # what was read by halves is cached like the rest
+        assert model.sessions.counts == plain.sessions.counts
+        scores(model)
+        assert model.sessions.counts["read"] < 1.5 * plain.sessions.counts["read"]
+
+
+def test_a_scoring_teacher_that_cannot_go_on_names_its_own_settings(
+    model_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: Any) -> None:
+        raise torch.OutOfMemoryError
+
+    model = frozen(model_folder, cache_rows=40)
+    monkeypatch.setattr(model.network, "hidden_with_pool", full)
+    with (
+        pytest.warns(RuntimeWarning),
+        pytest.raises(ConfigError, match=r"pass of 20 tokens.*set scoring\.math\.dtype=bfloat16, play"),
+    ):
+        model.sessions.score(["e"], passages(1))
+    model = frozen(model_folder, cache_rows=40)
+    monkeypatch.setattr(model.sessions.pool, "grow", full)
+    with pytest.raises(
+        ConfigError, match=r"grew to 32 conversations.*lower scoring\.math\.cache_rows \(40\)"
+    ):
+        model.sessions.score([f"e{n}" for n in range(20)], passages(20))
 
 
 def test_sampling_says_what_to_lower(make_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch) -> None:

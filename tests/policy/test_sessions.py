@@ -12,6 +12,7 @@ from hypothesis import strategies as st  # noqa: E402
 
 from turnpoint.policy import ScoreRequest  # noqa: E402
 from turnpoint.policy.local import prefill as module  # noqa: E402
+from turnpoint.policy.local.memory import Budget  # noqa: E402
 from turnpoint.policy.local.scorer import score  # noqa: E402
 from turnpoint.policy.local.sessions import SessionScorer  # noqa: E402
 from turnpoint.policy.passages import Passage, merge_requests  # noqa: E402
@@ -27,7 +28,8 @@ def whole(policy, passages):
 
 
 def scorer(policy, **changes) -> SessionScorer:
-    return SessionScorer(policy.network, **{"context": 256, "max_rows": 8, "token_budget": 4096} | changes)
+    budget = Budget(changes.pop("token_budget", 4096), "scoring")
+    return SessionScorer(policy.network, budget=budget, **{"context": 256, "max_rows": 8} | changes)
 
 
 def grow(rng, history=()):

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from turnpoint.config import ConfigError
 from turnpoint.policy.local import load
+from turnpoint.policy.local.memory import Budget
 from turnpoint.policy.local.network import Network
-from turnpoint.policy.local.scorer import score
+from turnpoint.policy.local.scorer import longest, score
 from turnpoint.policy.local.selftest import check_network
 from turnpoint.policy.local.sessions import SessionScorer
 from turnpoint.policy.passages import Passage
@@ -44,12 +45,16 @@ class FrozenModel:
             check_network(self.network)
         except ConfigError as error:
             raise ConfigError(str(error).replace("policy.", f"{section}.")) from error
-        self._token_budget, self._temperature = token_budget, temperature
+        self._temperature = temperature
+        self.budget = Budget(
+            token_budget, "the scoring teacher", section=section, settings=["dtype=bfloat16"]
+        )
+        """Of passes with and without the cache."""
         self.sessions = SessionScorer(
             self.network,
             context=self.context_length,
             max_rows=cache_rows,
-            token_budget=token_budget,
+            budget=self.budget,
             temperature=temperature,
         )
 
@@ -59,19 +64,24 @@ class FrozenModel:
         return self.network.vocabulary
 
     def score(self, passages: Sequence[Passage]) -> list[list[Floats]]:
-        """Log-probs of each span of each passage, without touching the cache."""
+        """Log-probs of each span of each passage, without touching the cache.
+
+        Raises ``ConfigError`` if there is no memory for a single passage.
+        """
         requests = [
             ScoreRequest(passage.ids[:start], passage.ids[start:stop])
             for passage in passages
             for start, stop in passage.spans
         ]
-        values = iter(
-            score(
+
+        def attempt(tokens: int) -> list[Floats]:
+            return score(
                 self.network,
                 requests,
                 temperature=self._temperature,
-                token_budget=self._token_budget,
+                token_budget=tokens,
                 context=self.context_length,
             )
-        )
+
+        values = iter(self.budget.run(attempt, longest(requests)))
         return [[next(values) for _ in passage.spans] for passage in passages]

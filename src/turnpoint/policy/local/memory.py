@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -12,25 +13,46 @@ import torch
 from turnpoint.config import ConfigError
 
 T = TypeVar("T")
-_CPU_WORDS = ("can't allocate memory", "not enough memory")
-"""How torch says on a CPU that memory ran out."""
+_WORDS = (
+    "can't allocate memory",
+    "not enough memory",
+    "CUDA error: out of memory",
+    "STATUS_ALLOC_FAILED",
+)
+"""How torch says that memory ran out: on a CPU, and on a GPU outside its own allocator (the driver, cuBLAS, cuDNN)."""
+_TRAINING = ("gradient_checkpointing=true", "dtype=bfloat16", "lora")
 
 
 def ran_out(error: BaseException) -> bool:
     """Whether an error says that there is no memory left, on a GPU or a CPU."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in _CPU_WORDS)
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _WORDS)
+
+
+@contextmanager
+def told(message: str) -> Iterator[None]:
+    """Where nothing can be halved: memory that runs out inside the block is a ``ConfigError`` of this message."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not ran_out(error):
+            raise
+        raise ConfigError(message) from error
 
 
 class Budget:
     """Tokens of one pass; halved as often as memory runs out, and never raised again."""
 
-    def __init__(self, tokens: int, what: str) -> None:
-        """``what`` names the passes in messages, as "the update"."""
+    def __init__(
+        self, tokens: int, what: str, *, section: str = "policy", settings: Sequence[str] = _TRAINING
+    ) -> None:
+        """``what`` names the passes in messages, as "the update"; ``settings`` of ``section`` save memory."""
         self.tokens = tokens
         self.what = what
+        self.section = section
         self.halvings = 0
+        self._settings = settings
 
     def run(self, attempt: Callable[[int], T], longest: int) -> T:
         """``attempt(tokens)``, again with half as many while memory runs out.
@@ -45,11 +67,11 @@ class Budget:
                 if not ran_out(error):
                     raise
                 if self.tokens <= longest:
+                    settings = " or ".join(f"{self.section}.{name}" for name in self._settings)
                     raise ConfigError(
                         f"memory ran out in {self.what} on a pass of {longest} tokens, a single sequence that cannot "
-                        "be split; set policy.gradient_checkpointing=true, policy.dtype=bfloat16 or policy.lora, play "
-                        "shorter episodes (rollout.max_turns, rollout.max_response_tokens, prompt.max_prompt_tokens), "
-                        "or use a smaller model"
+                        f"be split; set {settings}, play shorter episodes (rollout.max_turns, "
+                        "rollout.max_response_tokens, prompt.max_prompt_tokens), or use a smaller model"
                     ) from error
             self._halve()
 
@@ -62,7 +84,7 @@ class Budget:
         if self.halvings == 1:
             warnings.warn(
                 f"memory ran out in {self.what}; it goes on with passes of half as many tokens ({self.tokens}) and "
-                "will halve again if it must. Results are the same; set policy.token_budget to start there",
+                f"will halve again if it must. Results are the same; set {self.section}.token_budget to start there",
                 RuntimeWarning,
                 stacklevel=2,
             )

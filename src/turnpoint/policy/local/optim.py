@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from turnpoint.config import ConfigError
+from turnpoint.policy.local.memory import told
 from turnpoint.policy.local.muon import Muon
 from turnpoint.policy.local.network import Network
 from turnpoint.policy.settings import OptimizerSettings
@@ -83,7 +84,11 @@ class Stepper:
         for name, optimizer in self.optimizers.items():
             for group in optimizer.param_groups:
                 group["lr"] = self._rates[name] * warm
-            optimizer.step()
+            with told(
+                "memory ran out in the optimizer's step, where its moments and what it computes with need a few bytes "
+                "for each trained weight; set policy.lora or policy.optimizer.kind=adamw8bit, or use a smaller model"
+            ):
+                optimizer.step()
         with torch.no_grad():
             for name, weight in self.weights.items():
                 if self.masters[name] is not weight:

@@ -17,10 +17,10 @@ from turnpoint.policy.local import checkpoint, load
 from turnpoint.policy.local.engine import Engine
 from turnpoint.policy.local.lora import Adapters
 from turnpoint.policy.local.measure import divergences
-from turnpoint.policy.local.memory import Budget, ran_out
+from turnpoint.policy.local.memory import Budget, told
 from turnpoint.policy.local.network import Network
 from turnpoint.policy.local.optim import Stepper
-from turnpoint.policy.local.scorer import score
+from turnpoint.policy.local.scorer import longest, score
 from turnpoint.policy.local.selftest import check_network
 from turnpoint.policy.local.supervised import supervised_step
 from turnpoint.policy.local.update import Updater
@@ -71,8 +71,10 @@ class LocalPolicy:
             token_budget=prefill_budget,
         )
         self._stepper = Stepper(self.network, settings.optimizer)
-        self._scoring = Budget(settings.token_budget, "scoring")
+        self._scoring = Budget(settings.token_budget, "scoring", settings=["dtype=bfloat16"])
         self._training = Budget(settings.token_budget, "the update")
+        self._halvings = 0
+        """How many of both were reported."""
         self._updater = Updater(
             self.network,
             self._stepper,
@@ -114,15 +116,11 @@ class LocalPolicy:
 
         Raises ``ConfigError`` that says what to lower if memory runs out.
         """
-        try:
+        with told(
+            f"memory ran out while {self.engine.in_flight} calls were sampled; lower rollout.concurrent or "
+            f"policy.cache_rows ({self.settings.cache_rows}), play shorter episodes, or set policy.dtype=bfloat16"
+        ):
             return self.engine.advance()
-        except (RuntimeError, MemoryError) as error:
-            if not ran_out(error):
-                raise
-            raise ConfigError(
-                f"memory ran out while {self.engine.in_flight} calls were sampled; lower rollout.concurrent or "
-                f"policy.cache_rows ({self.settings.cache_rows}), play shorter episodes, or set policy.dtype=bfloat16"
-            ) from error
 
     def end_session(self, session: str) -> None:
         """Forget a session's cache; unknown names are ignored."""
@@ -156,25 +154,28 @@ class LocalPolicy:
                 prefixes=self.engine.table if which == "live" else None,
             )
 
-        longest = max((len(r.prompt_ids) + len(r.response_ids) for r in requests), default=0)
-        return self._scoring.run(attempt, longest)
+        return self._scoring.run(attempt, longest(requests))
 
     def divergences(
         self, pairs: Sequence[tuple[ScoreRequest, ScoreRequest]], direction: str = "forward"
     ) -> list[Floats]:
         """Full-vocabulary divergence [len(response)] of each (teacher, student) pair, at the training temperature."""
-        return divergences(
-            self.network,
-            pairs,
-            direction=direction,
-            temperature=self.settings.temperature,
-            token_budget=self.settings.token_budget,
-        )
+
+        def attempt(tokens: int) -> list[Floats]:
+            return divergences(
+                self.network,
+                pairs,
+                direction=direction,
+                temperature=self.settings.temperature,
+                token_budget=tokens,
+            )
+
+        return self._scoring.run(attempt, longest(request for pair in pairs for request in pair))
 
     def update(self, rows: Sequence[Row]) -> dict[str, float]:
         """Train on all rows, one optimizer step per mini-batch; returns metrics."""
         self.engine.forget()
-        return self._updater.update(rows)
+        return self._updater.update(rows) | self._out_of_memory()
 
     def supervised_update(
         self,
@@ -188,7 +189,7 @@ class LocalPolicy:
         (the first is never trained); ``lr_scale`` multiplies the learning rate of this step, for schedules.
         """
         self.engine.forget()
-        return supervised_step(
+        metrics = supervised_step(
             self.network,
             self._stepper,
             sequences,
@@ -197,6 +198,12 @@ class LocalPolicy:
             checkpointing=self.settings.gradient_checkpointing,
             lr_scale=lr_scale,
         )
+        return metrics | self._out_of_memory()
+
+    def _out_of_memory(self) -> dict[str, float]:
+        """How often passes were halved since the last update, in scoring or training."""
+        before, self._halvings = self._halvings, self._scoring.halvings + self._training.halvings
+        return {"out_of_memory": float(self._halvings - before)}
 
     def save(self, folder: Path) -> None:
         """Write model and tokenizer in Hugging Face form and the training state beside them, atomically.

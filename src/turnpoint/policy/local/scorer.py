@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -71,6 +71,11 @@ def score(
             for spot, part in zip(spots, np.split(values.double().cpu().numpy(), ends[:-1]), strict=True):
                 result[spot.item] = part
     return result
+
+
+def longest(requests: Iterable[ScoreRequest]) -> int:
+    """Tokens of the longest request; 0 without any."""
+    return max((len(r.prompt_ids) + len(r.response_ids) for r in requests), default=0)
 
 
 def _trees(items: Sequence[Item], merge: Merge, prefixes: Prefixes | None, token_budget: int) -> list[Tree]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from turnpoint.policy.local.memory import Budget, told
 from turnpoint.policy.local.network import Network
 from turnpoint.policy.local.prefill import SHARED_PREFIX, feed, on_device, prefill_groups
 from turnpoint.policy.local.scorer import head_logprobs
@@ -47,10 +48,10 @@ class SessionScorer:
     """
 
     def __init__(
-        self, network: Network, *, context: int, max_rows: int, token_budget: int, temperature: float = 1.0
+        self, network: Network, *, context: int, max_rows: int, budget: Budget, temperature: float = 1.0
     ) -> None:
         self.network, self.context, self.max_rows = network, context, max_rows
-        self.token_budget, self.temperature = token_budget, temperature
+        self.budget, self.temperature = budget, temperature
         rows, length = min(FIRST_ROWS, max_rows), min(FIRST_LENGTH, context)
         self.pool = network.pool(rows, length)
         self.slots = Slots(rows, length)
@@ -72,7 +73,8 @@ class SessionScorer:
     def score(self, sessions: Sequence[str], passages: Sequence[Passage]) -> list[list[Floats]]:
         """Log-probs of each span of each passage; ``sessions`` name the conversations they belong to.
 
-        Several passages of one session are read one after another. Passages must fit the context.
+        Several passages of one session are read one after another. Passages must fit the context. Raises
+        ``ConfigError`` if there is no memory for the cache or for a single passage.
         """
         jobs = [
             _Job(session, np.asarray(passage.ids, dtype=np.int64), passage.spans)
@@ -128,15 +130,25 @@ class SessionScorer:
             self._grow(self.slots.rows, min(max(length, self.pool.length * 3 // 2), self.context))
 
     def _grow(self, rows: int, length: int) -> None:
-        self.pool.grow(rows, length)
+        with told(
+            f"memory ran out where the cache of {self.budget.what} grew to {rows} conversations of {length} tokens; "
+            f"lower {self.budget.section}.cache_rows ({self.max_rows}), set {self.budget.section}.dtype=bfloat16, or "
+            "play shorter episodes"
+        ):
+            self.pool.grow(rows, length)
         self.slots.grow(rows, length)
 
     def _read(self, wave: Sequence[_Job]) -> None:
         """Feed what is not cached of a wave's passages and take the wanted log-probs."""
         rows = np.array([job.row for job in wave])
         feeds = np.array([len(job.ids) for job in wave]) - self.slots.length[rows]
-        for group in prefill_groups(feeds.tolist(), self.token_budget):
-            self._feed([wave[i] for i in group], feeds[group])
+
+        def attempt(tokens: int) -> None:
+            # Nothing counts as cached before all is read, so another attempt writes the same to the same places.
+            for group in prefill_groups(feeds.tolist(), tokens):
+                self._feed([wave[i] for i in group], feeds[group])
+
+        self.budget.run(attempt, int(feeds.max()))
         self.slots.length[rows] += feeds
         self.slots.busy[rows] = False
         self.counts["read"] += int(feeds.sum())

@@ -43,7 +43,6 @@ def supervised_step(
         raise ValueError(
             f"none of {len(examples)} sequences has a weight above 0 after its first token within {context} tokens"
         )
-    halvings = budget.halvings
     loss, tokens, processed = budget.run(
         lambda most: _gradient(network, stepper, kept, most, total, checkpointing),
         max(len(ids) for ids, _ in kept),
@@ -61,7 +60,6 @@ def supervised_step(
         "tokens_processed": float(processed),
         "sequences": float(len(kept)),
         "sequences_dropped/too_long": float(long),
-        "out_of_memory": float(budget.halvings - halvings),
         "seconds": time.perf_counter() - began,
     }
 

@@ -53,7 +53,7 @@ class Updater:
 
         Raises ``NonFiniteGradient`` naming rows, before any step of the mini-batch it happens in.
         """
-        began, halvings = time.perf_counter(), self.budget.halvings
+        began = time.perf_counter()
         kept, metrics = select_rows(
             rows, context=self.context, drop_zero_advantage=self.settings.loss.drop_zero_advantage_rows
         )
@@ -75,7 +75,6 @@ class Updater:
         self.updates += 1
         metrics |= totals
         metrics["optimizer_steps"] = float(len(batches))
-        metrics["out_of_memory"] = float(self.budget.halvings - halvings)
         metrics["seconds"] = time.perf_counter() - began
         return metrics
 
@@ -192,7 +191,10 @@ class Updater:
                 freeze_head=freeze_head,
             )
 
-        return self.budget.run(attempt, self.context)
+        lengths = (
+            len(row.teacher_prompt_ids or ()) + len(row.response_ids) for row in rows if row.divergence
+        )
+        return self.budget.run(attempt, max(lengths, default=0))
 
     def _divergence(
         self,

@@ -154,6 +154,7 @@ class LocalScoring:
         return totals | {
             "cached_tokens": float(self.model.sessions.counts["reused"]),
             "batches": float(self._batcher.batches),
+            "out_of_memory": float(self.model.budget.halvings),
         }
 
     async def close(self) -> None:
