@@ -10,6 +10,7 @@ from turnpoint.records import Observation, Step
 from turnpoint.testing import ToyEnv, ToySettings, ToySuite
 
 SECOND_TURN = 1
+HUNG_AFTER = 0.4
 ANSWERS: dict[str, Any] = {
     "no step": None,
     "no number": "a lot",
@@ -26,8 +27,6 @@ class FaultySettings(ToySettings):
     wrong: Literal["engine hangs", "engine crashes", "engine leaks", "no step", "no number", "not finite",
                    "no text", "exit"] = "engine hangs"  # fmt: skip
 
-    engine_seconds: float = 60.0
-
     def build(self) -> FaultySuite:
         return FaultySuite(self)
 
@@ -42,7 +41,8 @@ class FaultyEnv(ToyEnv):
     def step(self, action: str) -> Step:
         strikes = self.state.turn == SECOND_TURN and self._task_number % 19 == 0
         if self.wrong.startswith("engine"):
-            self.engine.call("work", self.wrong if strikes else "")
+            hangs = strikes and self.wrong == "engine hangs"  # other calls have all the time they need
+            self.engine.call("work", self.wrong if strikes else "", seconds=HUNG_AFTER if hangs else None)
         step = super().step(action)
         if not strikes or self.wrong.startswith("engine"):
             return step
@@ -60,7 +60,7 @@ class FaultySuite(ToySuite):
     settings: FaultySettings
 
     def __init__(self, settings: FaultySettings) -> None:
-        self.engine = Child("faulty_engine:Engine", settings.engine_seconds, resident_mb=160)
+        self.engine = Child("faulty_engine:Engine", 60.0, resident_mb=160)
         super().__init__(settings)
 
     def make(self) -> FaultyEnv:

@@ -54,8 +54,7 @@ def stops_of(episodes: list[Episode], wrong: bool) -> set[str]:
 def test_a_fault_ends_its_episode_and_the_run_goes_on(
     make_run: Any, tmp_path: Path, wrong: str, said: str, counted: str | None
 ) -> None:
-    own = ["env.engine_seconds=0.4"] if wrong == "engine hangs" else []
-    steps, episodes = train(make_run, tmp_path, wrong, *own)
+    steps, episodes = train(make_run, tmp_path, wrong)
     broken = [e for e in episodes if e.stop is not None and e.stop == "env_error"]
     assert broken, [(e.task.seed, str(e.stop), e.error) for e in episodes]
     assert all(re.search(said, e.error) for e in broken)
@@ -77,7 +76,7 @@ def test_a_process_that_leaks_is_replaced_and_no_episode_is_lost(make_run: Any, 
 def test_a_call_that_hangs_in_this_process_is_timed_out(make_run: Any, tmp_path: Path) -> None:
     steps, episodes = train(
         make_run, tmp_path, "engine hangs", "env.kind=turnpoint.testing.toy_env:ToySettings", "env.fault=hang",
-        "env.fault_turn=1", "env.fault_every=19", "env.hang_seconds=600", "rollout.env_seconds=0.4",
+        "env.fault_turn=1", "env.fault_every=19", "env.hang_seconds=600", "rollout.env_seconds=2",
     )  # fmt: skip
     assert "time_out" in stops_of(episodes, wrong=True)
     assert "time_out" not in stops_of(episodes, wrong=False) != set()
