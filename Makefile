@@ -37,8 +37,11 @@ types: setup
 core: setup
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/browser --ignore=tests/verl --ignore=tests/verl_train --ignore=tests/foreign --ignore=tests/real_alfworld --ignore=tests/real_tau2 --ignore=tests/real_repo --ignore=tests/real_dense --ignore=tests/real_adapters --ignore=tests/real_verifiers --ignore=tests/real_smollm --ignore=tests/real_vllm
 
-check-envs: setup  ## Prove the contract of every environment that is installed, with 500 resets each.
-	$(BIN)/turnpoint envs check all || test $$? -eq 3
+# Their extras are not in .venv: they are checked by test-alfworld, test-tau2 and test-adapters.
+ELSEWHERE := alfworld tau2 gymnasium openenv verifiers skyrl_gym reasoning_gym textarena
+
+check-envs: setup  ## Prove the contract of every environment that .venv holds, with 500 resets each.
+	$(BIN)/turnpoint envs check all $(addprefix --without ,$(ELSEWHERE))
 
 test-browser:  ## Browser tests of the report and the inspector (needs Chromium).
 	scripts/test-browser.sh
