@@ -80,6 +80,8 @@ def test_recipes_are_valid_and_described(recipe: Path) -> None:
     [
         (["train", "no-such-recipe"], "there is no config file"),
         (["plan", "my/quickstart.yaml"], "there is no config file my/quickstart.yaml"),
+        (["plan", "quickstrat"], "did you mean 'quickstart'?"),
+        (["plan", "/tmp"], "/tmp is a folder"),
         (["plan", "quickstart.json"], "there is no config file quickstart.json"),
         (["train", "grpo_household", "method.gruop=2"], "did you mean 'group'"),
         (["train", "grpo_household", "env.games=/nowhere"], "/nowhere"),

@@ -70,6 +70,22 @@ def test_wrong_use_is_said_with_code_2(episodes: Path, arguments: list[str], wor
     assert episodes.read_bytes() == before
 
 
+def test_without_a_terminal_there_is_nothing_to_draw_on(episodes: Path) -> None:
+    pytest.importorskip("textual")
+    result = inspect(episodes, "--terminal")
+    assert result.exit_code == 2
+    assert "needs a terminal" in result.output
+
+
+def test_what_a_file_says_cannot_change_the_terminal(tmp_path: Path) -> None:
+    source = tmp_path / "e.jsonl"
+    source.write_text(json.dumps({"\x1b]0;pwned\x07": 1}) + "\n")
+    result = inspect(source)
+    assert result.exit_code == 2
+    assert "\x1b" not in result.output
+    assert "pwned" in result.output
+
+
 def test_without_textual_the_terminal_says_how_to_get_it(
     episodes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,8 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from turnpoint.cli import app
+from turnpoint.cli.recipes import find_recipe
 from turnpoint.preflight import Fault, NotApplicable, memory
-from turnpoint.preflight.dry_run import dry_run
+from turnpoint.preflight.dry_run import dry_run, without_warm_start
 from turnpoint.training.settings import load_run_config
 
 pytest.importorskip("torch")
@@ -122,3 +123,17 @@ def test_the_command_prints_the_table_and_starts_nothing(
     assert not (tmp_path / "runs").exists()
     monkeypatch.setattr(memory, "available", lambda on_gpu: 1000.0)
     assert CliRunner().invoke(app, ["train", str(recipe), "--dry-run"]).exit_code == 1
+
+
+@pytest.mark.parametrize("backend", ["local", "verl"])
+def test_demonstrations_are_left_out_wherever_the_model_is_trained(backend: str, tmp_path: Path) -> None:
+    adam = "policy.optimizer={kind: adamw, lr: 1e-3}"
+    config = load_run_config(
+        find_recipe("pivotopd_household"), [f"backend={backend}", adam, f"cache={tmp_path}"]
+    )
+    skipped, finding = without_warm_start(config)
+    maker = skipped.policy.start if backend == "verl" else skipped.policy
+    assert maker.warm_start.demonstrations == 0
+    assert finding is not None
+    assert finding.verdict == "skip"
+    assert not list(tmp_path.iterdir())

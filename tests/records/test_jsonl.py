@@ -194,6 +194,17 @@ def test_appending_after_a_crash_keeps_every_whole_line_and_the_torn_bytes(tmp_p
             "1 log-probs for 2",
         ),
         ("[1]", "has no version"),
+        *(
+            (json.dumps({"version": 1, "id": "x", "task": {"id": "t", "env": "e"}} | wrong), reason)
+            for wrong, reason in [
+                ({"task": {"id": "t", "env": "e", "type": ["a"]}}, "task.type is .*, of type list"),
+                ({"final_distance": "3"}, "final_distance is '3', of type str"),
+                ({"final_distance": True}, "final_distance is True"),
+                ({"success": 1}, "success is 1, of type int"),
+                ({"turns": [{"observation": {"text": ""}, "action": 5}]}, "turn 0: action is 5"),
+                ({"turns": [{"observation": {"text": ["a"]}}]}, "observation.text is"),
+            ]
+        ),
     ],
 )
 def test_bad_lines_name_file_line_and_reason(tmp_path: Path, line: str, reason: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from turnpoint.cli import (
@@ -28,14 +30,34 @@ from turnpoint.cli import (
     train,
 )
 
+
+def show_version(wanted: bool) -> None:
+    """Print the version of the package and end."""
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"turnpoint {version('turnpoint')}")
+        raise typer.Exit
+
+
 app = typer.Typer(
     name="turnpoint",
-    help="Train multi-turn language-model agents from the turns where episodes go wrong.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Train multi-turn language-model agents from the turns where episodes go wrong."""
+
+
 app.command("train")(train.train)
 app.command("check")(check.check)
 app.command("gpu-smoke")(gpu_smoke.gpu_smoke)

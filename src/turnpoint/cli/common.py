@@ -31,8 +31,10 @@ def print_json(value: Any) -> None:
 
 
 def fail(message: str) -> NoReturn:
-    """Say what is wrong on stderr and exit with code 2."""
-    sys.stderr.write(f"turnpoint: {message}\n")
+    """Say what is wrong on stderr and exit with code 2; text of others in it cannot change the terminal."""
+    from turnpoint.inspector.text import visible
+
+    sys.stderr.write(f"turnpoint: {visible(message)}\n")
     raise typer.Exit(WRONG_USE)
 
 
@@ -46,7 +48,7 @@ def user_faults() -> Iterator[None]:
     try:
         yield
     except (ConfigError, EnvDataError, RecordError, TeacherError) as error:
-        fail(str(error))
+        fail("\n".join([str(error), *getattr(error, "__notes__", ())]))
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
         fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except ModuleNotFoundError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -71,8 +72,7 @@ def _write(path: Path, target: Path, out: Path | None, most: int, notes: list[st
     if as_json:
         print_json({"page": str(written.page), "episodes": written.episodes, "notes": written.notes})
         return
-    for note in written.notes[:20]:
-        console().print(f"note: {note}", markup=False, highlight=False)
+    show_notes(written.notes)
     typer.echo(str(written.page))
 
 
@@ -103,6 +103,10 @@ def _terminal(target: Path, most: int) -> None:
         if (error.name or "").split(".")[0] != "textual":
             raise
         fail("textual is not installed; --terminal needs it: pip install 'turnpoint[inspect]'")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        fail(
+            "--terminal needs a terminal, and this is a pipe or a file; write a page with --out, or use --serve"
+        )
     from turnpoint.inspector import plan
     from turnpoint.inspector.catalogue import Catalogue
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 from typing import Annotated
 
@@ -37,8 +38,12 @@ def find_recipe(text: str) -> Path:
         and packaged.is_file()
     ):
         return packaged
-    names = ", ".join(item.stem for item in list_recipes())
-    raise ConfigError(f"there is no config file {text}; recipes that come with turnpoint: {names}")
+    if path.is_dir():
+        raise ConfigError(f"{text} is a folder and no run's (it has no config.yaml); name a config file")
+    names = [item.stem for item in list_recipes()]
+    near = difflib.get_close_matches(path.stem, names, n=1, cutoff=0.7)
+    hint = f"did you mean '{near[0]}'?" if near else f"recipes that come with turnpoint: {', '.join(names)}"
+    raise ConfigError(f"there is no config file {text}; {hint}")
 
 
 def first_comment(path: Path) -> str:

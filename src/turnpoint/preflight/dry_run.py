@@ -53,14 +53,20 @@ async def dry_run(config: RunConfig, *, tasks: int = 2, progress: Progress | Non
 def without_warm_start(config: RunConfig) -> tuple[RunConfig, Finding | None]:
     """The config with a policy that is not trained on demonstrations first, and a finding that says so."""
     policy: Any = config.policy
-    warm = getattr(policy, "warm_start", None)
+    made_first: Any = getattr(
+        policy, "start", None
+    )  # a policy elsewhere may train a model that another one makes
+    maker = policy if made_first is None else made_first
+    warm = getattr(maker, "warm_start", None)
     if warm is None or not warm.demonstrations:
         return config, None
     suite = config.env.build()
     prompter = Prompter(config.prompt, suite.instructions)
-    if policy.made(suite, prompter, cache=config.cache, seed=config.seed):
+    if maker.made(suite, prompter, cache=config.cache, seed=config.seed):
         return config, None
-    skipped = policy.model_copy(update={"warm_start": warm.model_copy(update={"demonstrations": 0})})
+    skipped = maker.model_copy(update={"warm_start": warm.model_copy(update={"demonstrations": 0})})
+    if made_first is not None:
+        skipped = policy.model_copy(update={"start": skipped})
     detail = (
         f"{warm.demonstrations} demonstrations, not trained on yet and left out here: what follows is of the model "
         "before, whose replies may be longer"

@@ -7,6 +7,7 @@ first one is written, and only where it is not 0 (a branch starts after its pare
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from turnpoint.records.episode import Attempt, Episode, EpisodeKind, Fork, Pivot, Reflection, StopReason, Turn
@@ -35,6 +36,27 @@ def _shared(new: tuple[Any, ...], old: tuple[Any, ...]) -> int:
     return count
 
 
+_NUMBER = (int, float)
+_EPISODE = {
+    "id": str, "success": bool, "step": int, "distances_known": bool, "final_distance": _NUMBER, "seconds": _NUMBER,
+    "lesson": str, "summary": str, "error": str, "info": dict,
+}  # fmt: skip
+_TASK = {"id": str, "env": str, "instruction": str, "type": str, "domain": str, "seed": int, "data": dict}
+_TURN = {"response": str, "action": str, "executed": str, "hint": str, "distance": _NUMBER}
+_OBSERVATION = {"text": str, "state_key": str}
+
+
+def _check_types(data: dict[str, Any], types: Mapping[str, type | tuple[type, ...]], where: str = "") -> None:
+    """Raises ``ValueError`` for a value that is there and of another type: figures and pages rely on these."""
+    for name, allowed in types.items():
+        value = data.get(name)
+        # True is an int to Python and no number to a reader.
+        if value is not None and (
+            isinstance(value, bool) is not (allowed is bool) or not isinstance(value, allowed)
+        ):
+            raise ValueError(f"{where}{name} is {value!r:.60}, of type {type(value).__name__}")
+
+
 def _message_to_dict(message: Message) -> dict[str, Any]:
     data: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.token_ids is not None:
@@ -57,6 +79,7 @@ def _observation_to_dict(observation: Observation) -> dict[str, Any]:
 
 
 def _observation_from_dict(data: dict[str, Any]) -> Observation:
+    _check_types(data, _OBSERVATION, "observation.")
     admissible = data.get("admissible")
     return Observation(data["text"], None if admissible is None else tuple(admissible), data.get("state_key"))
 
@@ -92,6 +115,7 @@ def _turn_to_dict(turn: Turn, tokens: tuple[int, ...], messages: tuple[Message, 
 def _turn_from_dict(
     data: dict[str, Any], index: int, tokens: tuple[int, ...], messages: tuple[Message, ...]
 ) -> Turn:
+    _check_types(data, _TURN, f"turn {index}: ")
     prompt, chat = data.get("prompt", {}), data.get("messages", {})
     turn = Turn(
         index=index,
@@ -226,6 +250,8 @@ def episode_from_dict(data: dict[str, Any]) -> Episode:
 
 
 def _episode_from_dict(data: dict[str, Any]) -> Episode:
+    _check_types(data, _EPISODE)
+    _check_types(data["task"], _TASK, "task.")
     task, fork, attempt = data["task"], data.get("forked_from"), data.get("attempt", {})
     turns: list[Turn] = []
     tokens: tuple[int, ...] = ()

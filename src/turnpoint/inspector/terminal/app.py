@@ -18,6 +18,7 @@ from turnpoint.inspector.terminal import draw
 from turnpoint.inspector.terminal.card import reflection_lines, turn_card
 from turnpoint.inspector.terminal.groups import group_view, side_by_side
 from turnpoint.inspector.terminal.listing import EpisodeList
+from turnpoint.inspector.text import clip_note
 
 Json = dict[str, Any]
 
@@ -103,7 +104,7 @@ class InspectorApp(App[None]):
         line = f"{len(kept):,} episodes" + (
             f", {solved / len(judged):.0%} of {len(judged):,} solved" if judged else ""
         )
-        notes = [*self.catalogue.plan.notes, *self.catalogue.problems[:3]]
+        notes = [clip_note(note, 500) for note in (*self.catalogue.plan.notes, *self.catalogue.problems[:3])]
         count.update(Text("\n".join([line, *notes])))
         if not kept:
             self.entry = None
