@@ -35,6 +35,13 @@ def test_a_json_file_of_one_record_and_one_of_lines(tmp_path: Path) -> None:
     assert [e.id for e in read_foreign(tmp_path / "lines.json", ExchangeReport())] == ["c0", "c1", "c2"]
 
 
+def test_a_damaged_document_is_one_record_that_is_left_out(tmp_path: Path) -> None:
+    path, report = tmp_path / "a.json", ExchangeReport()
+    path.write_text(json.dumps(CHATS, indent=1)[:-5])
+    assert list(read_foreign(path, report, name="chat")) == []
+    assert report.problems == ["a.json:1: not JSON"]
+
+
 def test_a_line_that_is_a_list_does_not_hide_the_others(tmp_path: Path) -> None:
     path, report = tmp_path / "a.jsonl", ExchangeReport()
     path.write_text("\n".join(json.dumps(item) for item in ([], *CHATS)))

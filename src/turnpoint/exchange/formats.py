@@ -66,13 +66,13 @@ _FORMATS = (
     ),
     Format(
         "verifiers",
-        "verifiers results (JSONL)",
+        "verifiers results (JSONL, or a JSON list)",
         verifiers.read,
         verifiers.write,
         verifiers.matches,
     ),
-    Format("verl", "verl rollout dumps (JSONL)", verl.read, None, verl.matches),
-    Format("chat", "OpenAI-style chats (JSONL)", chat.read, chat.write, chat.matches),
+    Format("verl", "verl rollout dumps (JSONL, or a JSON list)", verl.read, None, verl.matches),
+    Format("chat", "OpenAI-style chats (JSONL, or a JSON list)", chat.read, chat.write, chat.matches),
     Format(
         "inspect",
         "Inspect logs (.eval, or JSON)",

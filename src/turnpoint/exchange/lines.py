@@ -50,13 +50,13 @@ def records(path: Path, report: ExchangeReport) -> Iterator[tuple[str, Json]]:
             try:
                 data = loads(file.read(), report)
             except (ValueError, RecursionError):
-                pass
-            else:
-                if not isinstance(data, list):
-                    yield from _objects(path.name, data, report)
-                    return
+                data = None
+            if isinstance(data, list):
                 for number, item in enumerate(data, start=1):
                     yield from _objects(f"{path.name}:{number}", item, report)
+                return
+            if data is not None:
+                yield from _objects(path.name, data, report)
                 return
         file.seek(0)
         for number, line in enumerate(file, start=1):
@@ -67,6 +67,8 @@ def records(path: Path, report: ExchangeReport) -> Iterator[tuple[str, Json]]:
                 record = loads(line, report)
             except (ValueError, RecursionError):
                 report.drop("not JSON", where)
+                if path.suffix == ".json" and number == 1:
+                    return  # a damaged document, whose lines say nothing each
                 continue
             yield from _objects(where, record, report)
 

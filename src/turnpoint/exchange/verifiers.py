@@ -91,8 +91,8 @@ def _read_steps(episode: Episode, steps: Any, report: ExchangeReport) -> None:
     for turn, step in zip(episode.turns, steps, strict=True):
         tokens = step.get("tokens") if isinstance(step, dict) else None
         if isinstance(tokens, dict):
-            found = (tokens.get(name) for name in ("prompt_ids", "completion_ids", "completion_logprobs"))
-            set_tokens(turn, *found, report=report)
+            ids, logprobs = tokens.get("completion_ids"), tokens.get("completion_logprobs")
+            set_tokens(turn, tokens.get("prompt_ids"), ids, logprobs, report)
             turn.truncated = tokens.get("is_truncated") is True
 
 
