@@ -181,6 +181,45 @@ def test_replay(run: Path) -> None:
     ).stdout  # fmt: skip
 
 
+def test_replay_and_recover_count_episodes_without_a_mistake(run: Path) -> None:
+    path = run / "eval" / "step_000003.jsonl"
+    episodes = read_episodes(path)
+    usable = sum(first_oracle_pivot(e) is not None for e in episodes)
+    with EpisodeWriter(path) as writer:  # as two evaluations in one file
+        for episode in episodes:
+            writer.write(episode)
+    options = ["--initial", "--replays", 1]
+    found = json.loads(call("recover", run, path, *options, "--json").stdout)
+    assert found["mistakes"] == 2 * usable
+    left_out = (
+        {"failed without an oracle pivot": 2 * (len(episodes) - usable)} if usable < len(episodes) else {}
+    )
+    assert found["left_out"] == left_out
+    with path.open("a") as file:
+        file.write('{"torn')
+    shown = call("replay", run, path, *options, "--condition", "none", "--limit", 1)
+    assert "unfinished last line: 1" in shown.stderr
+    bare = path.with_name("solved.jsonl")
+    with EpisodeWriter(bare) as writer:
+        episodes[0].success, episodes[0].stop = True, StopReason.SUCCESS
+        writer.write(episodes[0])
+    nothing = call("recover", run, bare, *options)
+    assert nothing.exit_code == 2
+    assert "(solved: 1)" in nothing.stderr
+
+
+def test_diagnose_prints_what_a_detector_says(run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "bare.jsonl"
+    with EpisodeWriter(path) as writer:
+        for episode in read_episodes(run / "eval" / "step_000003.jsonl")[:2]:
+            episode.distances_known = False
+            episode.turns[0].executed = "switch off lamp"
+            writer.write(episode)
+    result = call("diagnose", path, "--env", run)
+    assert "oracle: ReplayMismatch: 2" in result.stderr
+    assert "the first ReplayMismatch: replay of episode toy-" in result.stderr
+
+
 def test_recover_keeps_its_replays_and_compares_with_an_earlier_call(run: Path) -> None:
     episodes = run / "eval" / "step_000003.jsonl"
     first = call("recover", run, episodes, "--initial", "--limit", 2, "--replays", 2, "--json")

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from turnpoint.pivots.detectors import Sources, detector_registry
-from turnpoint.pivots.diagnose import Diagnosis, diagnose
-from turnpoint.records import Episode, EpisodeKind, Pivot, StopReason, Task
+from turnpoint.pivots.diagnose import FIGURES, Diagnosis, diagnose
+from turnpoint.records import Attempt, Episode, EpisodeKind, Pivot, StopReason, Task
 from turnpoint.testing import toy_suite
 
 from .tools import lost_key, path, played
@@ -76,6 +76,37 @@ def test_everything_left_out_has_a_reason() -> None:
     assert found["left_out"] == {"kind: recovery": 1, "no outcome: time_out": 1, "no outcome: unfinished": 1}
     assert found["detectors"]["oracle"]["left_out"] == {"not on record": 1}
     assert found["detectors"]["report"]["left_out"] == {"not on record": 1}
+
+
+def test_retries_are_no_independent_episodes() -> None:
+    retry = path([2, 3, 3], "b")
+    retry.attempt = Attempt(1, ("look first",), "chain")
+    found = run([path([2, 3, 3], "a"), retry])
+    assert (found["episodes"], found["counted"]) == (2, 1)
+    assert found["left_out"] == {"attempt after the first": 1}
+
+
+def test_a_detector_says_why_it_has_no_answer() -> None:
+    other = lost_key()
+    other.distances_known = False
+    other.task.data["chest"] = 7
+    oracle = run([other], sources=Sources(suite=toy_suite(rooms=2)))["detectors"]["oracle"]
+    ((reason, count),) = oracle["left_out"].items()
+    assert count == 1
+    assert len(oracle["reasons"][reason]) > len(reason)
+
+
+def test_steps_and_task_types_keep_only_what_is_shown_of_them() -> None:
+    episodes = [named(path([5, 4, 5, 4, 4], f"e{i}"), 1) for i in range(40)]
+    for i, episode in enumerate(episodes):
+        episode.step = i
+    detectors = {k: detector_registry.parse(k).build(Sources()) for k in ("oracle", "report")}
+    diagnosis = Diagnosis(detectors, draws=10)
+    found = asyncio.run(diagnose(episodes, detectors, diagnosis)).as_dict()
+    assert found["by_step"]["3"]["agreement"]["report"]["mean"] == 1
+    for group in ("step\x003\x00", "type\x00kind\x00"):
+        kept = [name.removeprefix(group) for name in diagnosis.means.names() if name.startswith(group)]
+        assert {*kept} <= {*FIGURES, "detector\x00report\x00agreement"}
 
 
 def test_distances_come_from_an_environment_where_one_is_given() -> None:

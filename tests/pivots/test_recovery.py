@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 
 from turnpoint.pivots.recovery import Mistake, first_mistakes, paired, recovery_report, replay_mistakes
-from turnpoint.records import Episode, Observation, RecordError, StopReason, Task, Turn
+from turnpoint.records import Attempt, Episode, EpisodeKind, Observation, RecordError, StopReason, Task, Turn
 from turnpoint.testing import toy_suite
 from turnpoint.testing.harness import make_rollouts, random_agent
 from turnpoint.testing.scripted_policy import ScriptedPolicy
+
+from .tools import path
 
 
 def outcome(success: bool | None, turns: int = 3) -> Episode:
@@ -51,6 +54,34 @@ def test_replays_without_outcome_are_counted_apart() -> None:
     assert report.excluded == {"time_out": 1}
     with pytest.raises(RecordError, match="no replay has an outcome"):
         recovery_report([mistake("a")], [[outcome(None)]])
+
+
+def test_every_episode_without_a_mistake_is_counted() -> None:
+    retry, branch = path([2, 3, 3], "retry"), path([2, 3, 3], "branch")
+    retry.attempt, branch.kind = Attempt(1, ("look first",), "chain"), EpisodeKind.RECOVERY
+    cut = path([2, 3, 3], "cut")
+    cut.stop, cut.success = StopReason.TIME_OUT, None
+    episodes = [
+        path([2, 3, 3], "good"), retry, branch, cut, path([2, 1, 0], "won", success=True), path([2, 2, 2], "idle"),
+        path([2, 2, 3], "late"), path([2, None, None], "lost"),
+    ]  # fmt: skip
+    left_out: Counter[str] = Counter()
+    found = first_mistakes(episodes, undoable_only=True, left_out=left_out)
+    assert [mistake.episode.id for mistake in found] == ["good"]
+    assert left_out == {
+        "attempt after the first": 1, "kind: recovery": 1, "no outcome: time_out": 1, "solved": 1,
+        "failed without an oracle pivot": 1, "oracle pivot on the last turn": 1, "cannot be undone": 1,
+    }  # fmt: skip
+
+
+def test_mistakes_of_equal_ids_stay_apart() -> None:
+    """Evaluations of several steps play the same tasks under the same ids."""
+    found = first_mistakes(
+        [path([2, 3, 3], "eval/t/0"), path([2, 3, 3], "eval/t/0"), path([2, 2, 3, 3], "eval/t/0")]
+    )
+    assert [mistake.name for mistake in found] == ["eval/t/0#0", "eval/t/0~2#0", "eval/t/0#1"]
+    report = recovery_report(found, [[outcome(True)], [outcome(False)], [outcome(False)]])
+    assert report.per_mistake == {"eval/t/0#0": 1.0, "eval/t/0~2#0": 0.0, "eval/t/0#1": 0.0}
 
 
 def test_pairs_are_compared_mistake_by_mistake() -> None:

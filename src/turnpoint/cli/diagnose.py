@@ -126,9 +126,11 @@ async def _diagnose(
 def _line(episode: Any, answers: dict[str, Any]) -> str:
     import json
 
+    from turnpoint.pivots.detectors import DetectorFailure
+
     found = {
-        name: answer
-        if isinstance(answer, str)
+        name: answer.reason
+        if isinstance(answer, DetectorFailure)
         else [
             [
                 {"turn": d.turn, "score": d.score if abs(d.score) != float("inf") else None, "gold": d.gold}
@@ -254,7 +256,8 @@ def _show(result: dict[str, Any]) -> None:
     for name, d in result["detectors"].items():
         if d["left_out"] and (name in answered or name == "oracle"):
             reasons = ", ".join(f"{reason}: {count}" for reason, count in d["left_out"].items())
-            show_notes([f"{name}: {reasons}"])
+            said = [f"{name}, the first {reason}: {why}" for reason, why in d["reasons"].items() if why != reason]
+            show_notes([f"{name}: {reasons}", *said])
     silent = [n for n in result["detectors"] if n != "oracle" and n not in answered]
     if silent:
         show_notes([f"nothing on record for {', '.join(silent)}; --ask asks the run's model and teachers"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from turnpoint.cli.common import fail, print_json, user_faults
-from turnpoint.cli.targets import refuse_taken
+from turnpoint.cli.targets import mistakes_of, refuse_taken, show_left_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,14 +46,11 @@ def recover(
     """
     with user_faults():
         from turnpoint.cli.runs import open_run
-        from turnpoint.pivots.recovery import first_mistakes, paired_shares
-        from turnpoint.records import read_episodes
+        from turnpoint.pivots.recovery import paired_shares
 
         refuse_taken(out, "--out")
         base = _read_report(Path(against)) if against and Path(against).is_file() else None
-        found = first_mistakes(read_episodes(mistakes))[:limit]
-        if not found:
-            fail(f"{mistakes} holds no failed episode with an oracle pivot; evaluate with eval.measure=true")
+        found, left_out = mistakes_of(mistakes, limit)
         settings = overrides or []
         if against and base is None:
             first = against == "initial"
@@ -62,7 +59,7 @@ def recover(
             other = open_run(run_folder, settings, None if first else Path(against), initial=first)
             base = _replayed(other, found, replays, None)
         run = open_run(run_folder, settings, checkpoint, initial=initial)
-        report = _replayed(run, found, replays, out)
+        report = _replayed(run, found, replays, out) | {"left_out": left_out}
         if base is not None:
             shares = base["per_mistake"], report["per_mistake"]
             report = {**report, "against": base, "paired": paired_shares(*shares)}
@@ -133,6 +130,7 @@ def show_recovery(report: dict[str, Any]) -> None:
         typer.echo(f"shortest over taken turns: {interval_text(efficiency)}")
     for reason, count in report["excluded"].items():
         typer.echo(f"replays without an outcome, {reason}: {count}")
+    show_left_out(report["left_out"])
 
 
 def _within(curve: list[float], n: int) -> float:

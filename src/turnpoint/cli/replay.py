@@ -10,7 +10,7 @@ import typer
 
 from turnpoint.cli.common import fail, print_json, user_faults
 from turnpoint.cli.tables import percent, show_table
-from turnpoint.cli.targets import refuse_taken
+from turnpoint.cli.targets import mistakes_of, refuse_taken, show_left_out
 
 
 def replay(
@@ -43,8 +43,7 @@ def replay(
             counterfactual_report,
             play_conditions,
         )
-        from turnpoint.pivots.recovery import first_mistakes
-        from turnpoint.records import EpisodeWriter, read_episodes
+        from turnpoint.records import EpisodeWriter
         from turnpoint.training.evaluate import eval_rollouts
 
         refuse_taken(out, "--out")
@@ -53,9 +52,7 @@ def replay(
         if unknown:
             fail(f"no condition is called '{min(unknown)}'; there are {', '.join(c.name for c in chosen)}")
         chosen = [c for c in chosen if not condition or c.name in condition]
-        mistakes = first_mistakes(read_episodes(episodes))[:limit]
-        if not mistakes:
-            fail(f"{episodes} holds no failed episode with an oracle pivot; evaluate with eval.measure=true")
+        mistakes, left_out = mistakes_of(episodes, limit)
         run = open_run(run_folder, overrides or [], checkpoint, initial=initial)
         rollouts = eval_rollouts(run, run.config.eval, prefix="replay")
 
@@ -67,6 +64,7 @@ def replay(
 
         played = asyncio.run(play())
         report = counterfactual_report(mistakes, chosen, played).as_dict()
+        report["left_out"] = left_out
         if out is not None:
             with EpisodeWriter(out) as writer:
                 for found in played.values():
@@ -95,3 +93,4 @@ def show_replays(report: dict[str, Any]) -> None:
             for c in report["conditions"].values()
         ],
     )
+    show_left_out(report["left_out"])

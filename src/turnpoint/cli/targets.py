@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from turnpoint.cli.common import console
 if TYPE_CHECKING:
     from turnpoint.exchange import ExchangeReport
     from turnpoint.inspector.store import Source
+    from turnpoint.pivots.recovery import Mistake
     from turnpoint.records import Episode
 
 
@@ -24,6 +26,13 @@ def opened(target: Path, name: str | None = None) -> Iterator[tuple[Path, Exchan
     report = ExchangeReport()
     with native_target(target, report, name=name) as path:
         yield path, report
+
+
+def show_left_out(left_out: Mapping[str, int]) -> None:
+    """How many episodes hold no mistake to play on from, by reason."""
+    if left_out:
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in left_out.items())
+        show_notes([f"episodes without a mistake to play on from: {reasons}"])
 
 
 def refuse_taken(path: Path | None, option: str) -> None:
@@ -65,6 +74,27 @@ def sources_of(target: Path, part: str) -> list[Source]:
     if not chosen:
         raise RecordError(f"{target} has no episodes of part '{part}'; use --part all")
     return chosen
+
+
+def mistakes_of(path: Path, limit: int | None) -> tuple[list[Mistake], dict[str, int]]:
+    """First mistakes of recorded episodes, at most ``limit``, and how many episodes hold none, by reason.
+
+    Raises ``RecordError`` if there is no mistake.
+    """
+    from turnpoint.pivots.recovery import first_mistakes
+    from turnpoint.records import EpisodeReader, RecordError
+
+    left_out: Counter[str] = Counter()
+    reader = EpisodeReader(path)
+    found = first_mistakes(reader, left_out=left_out)
+    if reader.report.problems:
+        left_out["unfinished last line"] = len(reader.report.problems)
+    if not found:
+        reasons = (
+            ", ".join(f"{reason}: {count}" for reason, count in left_out.items()) or "it holds no episodes"
+        )
+        raise RecordError(f"{path} holds no failed episode with an oracle pivot to play on from ({reasons})")
+    return found[:limit], dict(left_out)
 
 
 def environment(text: str) -> Any:

@@ -39,7 +39,7 @@ class Condition:
             return mistake.turn
         if self.where == "after":
             return mistake.turn + 1
-        rng = rollouts.streams.rng("counterfactual", mistake.episode.id, mistake.turn)
+        rng = rollouts.streams.rng("counterfactual", mistake.label, mistake.turn)
         return int(rng.integers(mistake.turn + 1, len(mistake.episode.turns)))
 
 
@@ -125,7 +125,7 @@ async def play_conditions(
 async def _replays(
     rollouts: Rollouts, condition: Condition, mistake: Mistake, replays: int, knowledge: Knowledge
 ) -> list[Episode]:
-    turn, name = condition.turn(mistake, rollouts), f"{condition.name}-of-{mistake.episode.id}"
+    turn, name = condition.turn(mistake, rollouts), f"{condition.name}-of-{mistake.label}"
     taken = [OracleTurn(knowledge)] * condition.oracle_turns
     prepared = await prepare(rollouts, mistake.episode, turn, taken, name=name)
     if (

@@ -14,13 +14,21 @@ from itertools import islice
 from typing import Any
 
 from turnpoint.pivots.agreement import WINDOW, Calibration, chance_agreement, near, sample_agreement
+from turnpoint.pivots.counted import why_not_counted
 from turnpoint.pivots.detectors.protocol import Detector, DetectorFailure, Sample
 from turnpoint.pivots.oracle import distances, oracle_pivots
 from turnpoint.pivots.statistics import Interval
 from turnpoint.pivots.streaming import StreamingMeans
-from turnpoint.records import Episode, EpisodeKind
+from turnpoint.records import Episode
 
 Values = dict[str, float | Sequence[float]]
+Answer = list[Sample] | DetectorFailure
+"""What a detector says about an episode: samples, or why there are none."""
+FIGURES = (
+    "success", "turns", "failed_with_pivot", "failed_without_pivot", "pivot_any", "pivot_rate", "recovered",
+    "first_pivot", "remaining", "impossible", "wasted",
+)  # fmt: skip
+"""Means of all episodes, of each task type and of each step."""
 _MOST_TYPES = 60
 _MOST_STEPS = 2_000
 
@@ -38,6 +46,8 @@ class DetectorTally:
     """Detections in episodes with known distances."""
     left_out: Counter[str] = field(default_factory=Counter)
     """Episodes without an answer, by reason."""
+    examples: dict[str, str] = field(default_factory=dict)
+    """What the first failure of each reason says."""
     first: Counter[int] = field(default_factory=Counter)
     """First named turn of failed episodes (first sample)."""
 
@@ -52,6 +62,11 @@ class Diagnosis:
             name: DetectorTally(Calibration(detector.edges, detector.probability))
             for name, detector in detectors.items()
         }
+        self._shared = {
+            *FIGURES,
+            *(f"detector\x00{name}\x00agreement" for name in detectors if name != "oracle"),
+        }
+        """Means that are also kept for each task type and each step: every one more takes memory for all of them."""
         self.read = 0
         self.left_out: Counter[str] = Counter()
         self.stops: Counter[str] = Counter()
@@ -61,37 +76,30 @@ class Diagnosis:
         self.impossible = 0
         """Failed episodes whose first pivot made the task impossible."""
 
-    def skip(self, reason: str) -> None:
-        """Count an episode (or a line) that is left out of everything."""
-        self.left_out[reason] += 1
-
     def wants(self, episode: Episode) -> bool:
         """Whether the episode counts; one that does not is counted with its reason."""
         self.read += 1
-        if episode.kind != EpisodeKind.ROLLOUT:
-            self.skip(f"kind: {episode.kind.value}")
-        elif episode.stop is None or not episode.stop.has_outcome:
-            self.skip(f"no outcome: {episode.stop.value if episode.stop else 'unfinished'}")
-        elif episode.success is None:
-            self.skip("no outcome: not said")
-        else:
-            return True
-        return False
+        reason = why_not_counted(episode)
+        if reason is not None:
+            self.left_out[reason] += 1
+        return reason is None
 
-    def add(self, episode: Episode, answers: Mapping[str, list[Sample] | str]) -> None:
-        """Count an episode; ``answers``: samples of each detector, or why it has none."""
+    def add(self, episode: Episode, answers: Mapping[str, Answer]) -> None:
+        """Count an episode; ``answers``: those of each detector."""
         failed = not episode.success
         self.stops[str(episode.stop)] += 1
         values: Values = {"success": float(not failed), "turns": float(len(episode.turns))}
         values |= self._oracle_values(episode, failed)
         for name, answer in answers.items():
-            if isinstance(answer, str):
-                self.tallies[name].left_out[answer] += 1
+            if isinstance(answer, DetectorFailure):
+                self.tallies[name].left_out[answer.reason] += 1
+                self.tallies[name].examples.setdefault(answer.reason, str(answer))
             else:
                 values |= self._detector_values(name, episode, answer, failed)
+        shared = {name: value for name, value in values.items() if name in self._shared}
         kept = {**values}
         for prefix in self._groups(episode):
-            kept |= {f"{prefix}{name}": value for name, value in values.items()}
+            kept |= {f"{prefix}{name}": value for name, value in shared.items()}
         self.means.add(episode.task.id, kept)
 
     def _groups(self, episode: Episode) -> Iterator[str]:
@@ -190,11 +198,7 @@ class Diagnosis:
         }
 
     def _figures(self, prefix: str) -> dict[str, Any]:
-        names = (
-            "success", "turns", "failed_with_pivot", "failed_without_pivot", "pivot_any", "pivot_rate", "recovered",
-            "first_pivot", "remaining", "impossible", "wasted",
-        )  # fmt: skip
-        found = {name: self.means.interval(f"{prefix}{name}") for name in names}
+        found = {name: self.means.interval(f"{prefix}{name}") for name in FIGURES}
         figures: dict[str, Any] = {k: v.as_dict() for k, v in found.items() if v is not None}
         found_in = {
             name: agreement.as_dict()
@@ -229,6 +233,7 @@ class Diagnosis:
             "first_named_turn": _quantiles(tally.first),
             "calibration": tally.calibration.as_dict(),
             "left_out": dict(sorted(tally.left_out.items())),
+            "reasons": dict(sorted(tally.examples.items())),
         }
 
 
@@ -293,18 +298,18 @@ def _asks(episode: Episode, ask: bool, only_failures: bool) -> bool | None:
 
 async def _answers(
     episode: Episode, detectors: Mapping[str, Detector], ask: bool | None
-) -> dict[str, list[Sample] | str]:
-    answers: dict[str, list[Sample] | str] = {}
+) -> dict[str, Answer]:
+    answers: dict[str, Answer] = {}
     for name, detector in detectors.items():
         found = detector.recorded(episode)
         if found is not None:
             answers[name] = found
         elif not ask and name != "oracle":  # the oracle needs no model, only an environment
             if ask is not None:
-                answers[name] = "not on record"
+                answers[name] = DetectorFailure("not on record")
         else:
             try:
                 answers[name] = await detector.detect(episode)
             except DetectorFailure as failure:
-                answers[name] = failure.reason
+                answers[name] = failure
     return answers

@@ -7,12 +7,14 @@ environment and verified; the policy goes on alone for the rest of the turn budg
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from turnpoint.pivots.counted import why_not_counted
 from turnpoint.pivots.oracle import distances, first_oracle_pivot
 from turnpoint.pivots.statistics import Interval, bootstrap_interval
 from turnpoint.records import Episode, EpisodeKind, RecordError
@@ -27,6 +29,18 @@ class Mistake:
     turn: int
     remaining: int | None
     """Oracle distance right after the mistake; None if it cannot be undone."""
+    number: int = 1
+    """Which of several episodes of one id with this turn: evaluations of several steps give the same ids."""
+
+    @property
+    def label(self) -> str:
+        """The episode's id, and the number where it is not alone."""
+        return self.episode.id if self.number == 1 else f"{self.episode.id}~{self.number}"
+
+    @property
+    def name(self) -> str:
+        """What tells the mistake from all others of the same files."""
+        return f"{self.label}#{self.turn}"
 
 
 @dataclass(slots=True)
@@ -62,18 +76,33 @@ class RecoveryReport:
         }
 
 
-def first_mistakes(episodes: Iterable[Episode], *, undoable_only: bool = False) -> list[Mistake]:
-    """The first oracle pivot of every failed episode that has one and goes on after it."""
-    found = []
+def first_mistakes(
+    episodes: Iterable[Episode], *, undoable_only: bool = False, left_out: Counter[str] | None = None
+) -> list[Mistake]:
+    """The first oracle pivot of every failed episode that has one and goes on after it.
+
+    ``left_out`` counts the other episodes by reason, those that were solved included. Raises ``RecordError`` for an
+    episode without distances.
+    """
+    left_out = Counter() if left_out is None else left_out
+    found: list[Mistake] = []
+    seen: Counter[tuple[str, int]] = Counter()
     for episode in episodes:
-        if episode.success or episode.stop is None or not episode.stop.has_outcome:
-            continue
-        turn = first_oracle_pivot(episode)
-        if turn is None or turn + 1 >= len(episode.turns):
-            continue
-        remaining = distances(episode)[turn + 1]
-        if remaining is not None or not undoable_only:
-            found.append(Mistake(episode, turn, remaining))
+        reason = why_not_counted(episode)
+        turn = None if reason or episode.success else first_oracle_pivot(episode)
+        if reason is not None:
+            left_out[reason] += 1
+        elif episode.success:
+            left_out["solved"] += 1
+        elif turn is None:
+            left_out["failed without an oracle pivot"] += 1
+        elif turn + 1 >= len(episode.turns):
+            left_out["oracle pivot on the last turn"] += 1
+        elif (remaining := distances(episode)[turn + 1]) is None and undoable_only:
+            left_out["cannot be undone"] += 1
+        else:
+            seen[episode.id, turn] += 1
+            found.append(Mistake(episode, turn, remaining, seen[episode.id, turn]))
     return found
 
 
@@ -88,7 +117,7 @@ async def replay_mistakes(
                 replay,
                 start=Start(mistake.episode, mistake.turn + 1),
                 kind=EpisodeKind.REPLAY,
-                name=f"after-{mistake.turn}-of-{mistake.episode.id}",
+                name=f"after-{mistake.turn}-of-{mistake.label}",
             )
             for mistake in mistakes
             for replay in range(replays)
@@ -104,7 +133,7 @@ def recovery_report(mistakes: Sequence[Mistake], replays: Sequence[Sequence[Epis
     optimal: list[int] = []
     shorter: list[tuple[str, float]] = []
     for mistake, episodes in zip(mistakes, replays, strict=True):
-        name = f"{mistake.episode.id}#{mistake.turn}"
+        name = mistake.name
         for episode in episodes:
             if episode.stop is None or not episode.stop.has_outcome:
                 excluded[str(episode.stop)] = excluded.get(str(episode.stop), 0) + 1
