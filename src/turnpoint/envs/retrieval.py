@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
@@ -23,6 +24,7 @@ class Passage(NamedTuple):
     """A retrieved passage."""
 
     id: str
+    """Equal for equal passages only."""
     title: str
     text: str
     score: float = 0.0
@@ -34,11 +36,19 @@ class Passage(NamedTuple):
 
     @classmethod
     def of(cls, document: Any, score: float = 0.0) -> Passage:
-        """From a document of the protocol. Raises ``ValueError`` if it is none."""
-        if not isinstance(document, dict) or not isinstance(document.get("contents"), str):
+        """From a document of the protocol; one without an id is known by a hash of its contents.
+
+        Raises ``ValueError`` if it is none.
+        """
+        contents = document.get("contents") if isinstance(document, dict) else None
+        if not isinstance(contents, str):
             raise ValueError("a document needs 'contents', a text whose first line is the title")
-        title, _, text = document["contents"].partition("\n")
-        return cls(str(document.get("id", "")), title.strip().strip('"'), text, score)
+        given = document.get("id")
+        name = "" if given is None else str(given)
+        if not name:
+            name = hashlib.blake2b(contents.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
+        title, _, text = contents.partition("\n")
+        return cls(name, title.strip().strip('"'), text, score)
 
 
 class Retriever(Protocol):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,11 @@ from hypothesis import strategies as st
 from turnpoint.envs import EnvError
 from turnpoint.envs.check import check_env
 from turnpoint.envs.protocol import EnvDataError
+from turnpoint.envs.retrieval import Passage
 from turnpoint.envs.search_qa import text
 from turnpoint.envs.search_qa.answers import exact_match, holds, normalise
-from turnpoint.envs.search_qa.prepare import FILE, prepare
+from turnpoint.envs.search_qa.env import SearchQAEnv
+from turnpoint.envs.search_qa.prepare import FILE, prepare, write_data
 from turnpoint.envs.search_qa.settings import SearchQASettings
 from turnpoint.envs.search_qa.suite import SearchQASuite
 from turnpoint.records import Task
@@ -183,6 +187,66 @@ def test_settings_and_data_that_do_not_fit_are_refused(own: Path, tmp_path: Path
     env = SearchQASettings().build().make()
     with pytest.raises(EnvError, match="no question"):
         env.reset(Task("mine", "search_qa", "Who?"))
+
+
+def test_splits_go_by_their_names_and_others_are_refused(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    known = ("valid", "validation", "dev", "test")
+    rows = [
+        {"question": f"{name} {number}?", "answers": ["x"], "split": name}
+        for name in ("train", *known, None)
+        for number in range(20)
+    ]
+    (source / "corpus.jsonl").write_text(json.dumps({"contents": "t\nx"}))
+    (source / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    suite = SearchQASettings(data_file=prepare(source, tmp_path)["data_file"]).build()
+    train, valid = (Counter(t.instruction.split()[0] for t in suite.tasks(s)) for s in ("train", "valid"))
+    assert train.pop("None") + valid.pop("None") == 20  # divided by a hash
+    assert train == {"train": 20}
+    assert valid == dict.fromkeys(known, 20)
+    (source / "questions.jsonl").write_text('{"question": "q", "answers": ["x"], "split": "dev_hard"}')
+    with pytest.raises(EnvDataError, match="split 'dev_hard'; use train, valid, validation, dev, test"):
+        prepare(source, tmp_path / "other")
+
+
+def test_a_split_of_an_older_file_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = {"question": "q", "answers": ["x"], "set": "s", "id": "", "split": "dev_hard"}
+    store = write_data([], [odd], None, {})
+    monkeypatch.setattr("turnpoint.envs.search_qa.suite._file", lambda settings: store)
+    with pytest.raises(EnvDataError, match="split 'dev_hard'"):
+        SearchQASettings(data_file="older.sqlite").build()
+
+
+class Found:
+    """Finds documents of a server of the protocol, in their order."""
+
+    def __init__(self, *documents: dict[str, Any]) -> None:
+        self.documents = list(documents)
+
+    def search(self, queries: Sequence[str], topk: int) -> list[list[Passage]]:
+        return [[Passage.of(self.documents.pop(0))] for _ in queries]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@pytest.mark.parametrize("name", [{}, {"id": None}, {"id": ""}])
+def test_documents_without_an_id_are_told_apart(world: SearchQASuite, name: dict[str, Any]) -> None:
+    ada, paris = (
+        {**name, "contents": '"Ada"\nShe wrote programs.'},
+        {**name, "contents": '"Paris"\nA capital.'},
+    )
+    env = SearchQAEnv(world.settings, world.capabilities, Found(ada, ada, paris))
+    env.reset(Task("t", "search_qa", "Who?", data={"answers": ["Paris"]}))
+    keys = [env.step(f"<search>{query}</search>").observation.state_key for query in ("a", "b", "c")]
+    assert [passage.title for passage in env.snapshot().progress.passages] == ["Ada", "Paris"]
+    assert keys[0] == keys[1] != keys[2]
+    assert env.best_actions("observed") == [text.answer("Paris")]
+
+
+def test_an_id_of_zero_is_an_id() -> None:
+    assert Passage.of({"id": 0, "contents": "x"}).id == "0"
 
 
 def test_real_questions_find_their_passages(shared_data: Path, tmp_path: Path) -> None:

@@ -18,10 +18,12 @@ from typing import Any
 
 from turnpoint.envs.protocol import EnvDataError
 from turnpoint.envs.releases import releases
+from turnpoint.envs.seeded import split_of
 from turnpoint.envs.text_store import TextStore, TextStoreWriter
 
 FILE = "search_qa.sqlite"
 _PLAIN = "questions"
+_SPLITS = {"train": "train", **dict.fromkeys(("valid", "validation", "dev", "test"), "valid")}
 
 
 def prepare(source: Path, folder: Path) -> dict[str, Any]:
@@ -65,7 +67,7 @@ def write_data(
 
 
 def question_item(row: Any) -> dict[str, Any]:
-    """A question of any of the known forms. Raises ``EnvDataError`` if it has no text or no answer."""
+    """A question of any of the known forms. Raises ``EnvDataError`` if it has no text, no answer or another split."""
     found = row if isinstance(row, dict) else {}
     answers = found.get("answers", found.get("golden_answers"))
     answers = [answers] if isinstance(answers, str) else answers
@@ -75,13 +77,23 @@ def question_item(row: Any) -> dict[str, Any]:
         or not all(isinstance(a, str) for a in answers)
     ):
         raise EnvDataError(f"a question needs 'question' and 'answers': {str(row)[:200]}")
-    return {
+    item = {
         "question": found["question"].strip(),
         "answers": list(answers),
         "set": str(found.get("dataset", found.get("data_source", _PLAIN))),
-        "id": str(found.get("id", "")),
-        "split": str(found.get("split", "")),
+        "id": _text(found.get("id")),
+        "split": _text(found.get("split")),
     }
+    split_in(item)
+    return item
+
+
+def split_in(item: dict[str, Any]) -> str:
+    """``train`` or ``valid``: as the question says, else by a hash of it. Raises ``EnvDataError`` for other splits."""
+    said = item["split"]
+    if said and said not in _SPLITS:
+        raise EnvDataError(f"a question has the split '{said}'; use {', '.join(_SPLITS)}, or leave it out")
+    return _SPLITS[said] if said else split_of(item["question"])
 
 
 def passage_record(row: Any) -> dict[str, str]:
@@ -91,7 +103,11 @@ def passage_record(row: Any) -> dict[str, str]:
     title, _, text = row["contents"].partition("\n")
     if "title" in row:
         title, text = str(row["title"]), row["contents"]
-    return {"id": str(row.get("id", "")), "title": title.strip().strip('"'), "text": text.strip()}
+    return {"id": _text(row.get("id")), "title": title.strip().strip('"'), "text": text.strip()}
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
 
 
 def _files(folder: Path, word: str) -> list[Path]:

@@ -15,9 +15,9 @@ from turnpoint.envs.search_qa.answers import holds
 from turnpoint.envs.search_qa.env import SearchQAEnv
 from turnpoint.envs.search_qa.generator import GENERATOR_VERSION, World, generate
 from turnpoint.envs.search_qa.oracle import Progress
-from turnpoint.envs.search_qa.prepare import write_data
+from turnpoint.envs.search_qa.prepare import split_in, write_data
 from turnpoint.envs.search_qa.settings import SearchQASettings
-from turnpoint.envs.seeded import SeededTasks, split_of
+from turnpoint.envs.seeded import SeededTasks
 from turnpoint.envs.text_store import TextStore, open_store
 from turnpoint.records import Task
 
@@ -106,8 +106,7 @@ class SearchQASuite:
         for number in range(self.store.items):
             item = self.store.item(number)
             if not wanted or item["set"] in wanted:
-                split = "valid" if item["split"] in ("valid", "test", "dev") else item["split"]
-                places[split if split in places else split_of(item["question"])].append(number)
+                places[split_in(item)].append(number)
         for split, found in places.items():
             if not found:
                 raise EnvDataError(
