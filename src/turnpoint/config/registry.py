@@ -63,7 +63,10 @@ class Registry(Generic[S]):
         try:
             found = getattr(importlib.import_module(module), attribute)
         except (ImportError, AttributeError, ValueError) as error:
-            raise ConfigError(f"{self.group} kind '{path}' cannot be imported: {error}") from error
+            raise ConfigError(
+                f"{self.group} kind '{path}' cannot be imported: {error}; install the package it is in, or set "
+                "PYTHONPATH to the folder that holds it"
+            ) from error
         return self._checked(found, path)
 
     def _checked(self, found: Any, kind: str) -> type[S]:
