@@ -23,6 +23,7 @@ from turnpoint.prompts import ChatRenderer
 from turnpoint.records import Episode, Group, Row, Step, Turn
 from turnpoint.teachers.protocol import TurnScore
 from turnpoint.testing import FakeEndpoint, Request, Scripted, ToySettings, ToySuite
+from turnpoint.testing.toy_env import KIND as TOY
 from turnpoint.testing.toy_env import ToyEnv
 
 from .conftest import write_model
@@ -258,11 +259,29 @@ def test_an_environment_that_is_not_deterministic(bench: Bench) -> None:
         run(environment.contract, bench)
 
 
+class Flat(ToyEnv):
+    """Rewards nothing."""
+
+    def step(self, action: str) -> Step:
+        return replace(super().step(action), reward=0.0)
+
+
 def test_a_constant_reward(bench_of: MakeBench) -> None:
     bench = bench_of(method={"kind": "grpo", "group": 2}, scoring={})
     with pytest.raises(Doubt, match=r"have reward 0: the outcome parts of advantages are 0.*easier tasks"):
         run(signals.reward, bench)
     with pytest.raises(Doubt, match="would train nothing"):
         run(signals.advantages, bench)
+    bench.run.suite = ToySuite(ToySettings(rooms=3), Flat)
+    with pytest.raises(Fault, match=r"oracle earns no other.*'grpo' trains nothing; mend the reward of"):
+        run(signals.reward, bench)
     bench.need_step().episodes[0].turns[0].reward = 1.0
     assert "rewards 0 to 1" in run(signals.reward, bench)
+
+
+def test_a_constant_reward_where_no_oracle_can_tell(bench_of: MakeBench) -> None:
+    env = {"kind": TOY, "rooms": 3, "max_turns": 4, "oracle": False}
+    with pytest.raises(Fault, match=r"no oracle can tell.*trains nothing"):
+        run(signals.reward, bench_of(method={"kind": "grpo", "group": 2}, scoring={}, env=env))
+    with pytest.raises(Doubt, match="trains on its teacher's scores all the same"):
+        run(signals.reward, bench_of(env=env))

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from turnpoint.preflight.bench import Bench
+from turnpoint.methods.experts import play_expert
+from turnpoint.preflight.bench import Bench, TinyStep
 from turnpoint.preflight.report import Doubt, Fault, NotApplicable
 from turnpoint.preflight.stand_ins import Moved, Silent
 from turnpoint.preflight.tokens import rollout_stops, trained
@@ -27,8 +28,7 @@ async def advantages(bench: Bench) -> str:
             f"the tiny step gave no row to train ({rollout_stops(step)}); try more tasks with --tasks"
         )
     empty = [name.removeprefix("signal_empty/") for name in step.tally if name.startswith("signal_empty/")]
-    tokens = sum(int(np.count_nonzero(trained(row))) for row in step.rows)
-    losses = sum(row.trained_tokens for row in step.rows if row.divergence is not None)
+    tokens, losses = _signal(step)
     if not tokens and not losses:
         raise Doubt(
             f"every advantage of {len(step.rows)} rows is 0, so this step would train nothing; where rewards are all "
@@ -39,6 +39,12 @@ async def advantages(bench: Bench) -> str:
             f"the method found no token for {', '.join(empty)} in this step; try more tasks with --tasks"
         )
     return f"{tokens} tokens have an advantage, {losses} a divergence"
+
+
+def _signal(step: TinyStep) -> tuple[int, int]:
+    """Tokens of a step that have an advantage, and those that have a divergence."""
+    tokens = sum(int(np.count_nonzero(trained(row))) for row in step.rows)
+    return tokens, sum(row.trained_tokens for row in step.rows if row.divergence is not None)
 
 
 async def scoring(bench: Bench) -> str:
@@ -109,7 +115,11 @@ def _key(row: Row) -> tuple[object, ...]:
 
 
 async def reward(bench: Bench) -> str:
-    """Rewards of a few episodes are not all equal."""
+    """Rewards of a few episodes are not all equal.
+
+    A fault only where that leaves nothing to train and the environment's oracle, if there is one, earns no other
+    reward either: else the policy may just be weak.
+    """
     run, step = bench.run, bench.need_step()
     judged = [e for group in step.groups for e in group.episodes if _judged(e)]
     if len({episode.total_reward for episode in judged}) < 2:
@@ -123,6 +133,17 @@ async def reward(bench: Bench) -> str:
         f"{len(rewards)} episodes, rewards {min(rewards):g} to {max(rewards):g}, mean {np.mean(rewards):.3g}"
     )
     if len(set(rewards)) == 1:
+        if not any(_signal(step)) and not await _oracle_earns_another(bench, rewards[0]):
+            oracle = (
+                "the environment's oracle earns no other"
+                if run.suite.capabilities.oracle
+                else "no oracle can tell"
+            )
+            raise Fault(
+                f"all {len(rewards)} episodes have reward {rewards[0]:g} ({oracle}), and without a difference method "
+                f"'{run.config.method.kind}' trains nothing; mend the reward of '{run.suite.name}', raise "
+                "rollout.max_turns, take easier tasks or a warm start, or choose a method with a teacher's signal"
+            )
         method = run.config.method
         harm = "the outcome parts of advantages are 0 until that changes"
         if method.asks_scoring and not any("outcome" in term for term in method.terms):
@@ -137,18 +158,34 @@ async def reward(bench: Bench) -> str:
 
 async def _more(bench: Bench) -> list[Episode]:
     """Episodes of other training tasks, played as in training."""
-    run = bench.run
-    tasks = run.suite.tasks("train")
+    tasks = bench.run.suite.tasks("train")
     chosen = [tasks[i * len(tasks) // _EXTRA] for i in range(min(_EXTRA, len(tasks)))]
-    rollouts = Rollouts(
-        run.suite, run.policy, run.prompter, run.renderer, run.config.rollout, run.streams,
-        prefix="preflight", workers=run.env_workers,
-    )  # fmt: skip
+    rollouts = _rollouts(bench)
     try:
         episodes = await asyncio.gather(*(rollouts.play(task, 0) for task in chosen))
     finally:
         await rollouts.close()
     return [episode for episode in episodes if _judged(episode)]
+
+
+async def _oracle_earns_another(bench: Bench, reward: float) -> bool:
+    """Whether the oracle solves a task of the tiny step, within the budget of turns, for another reward."""
+    if not bench.run.suite.capabilities.oracle:
+        return False
+    rollouts = _rollouts(bench)
+    try:
+        played = [await play_expert(task, rollouts, "full") for task in bench.tasks]
+    finally:
+        await rollouts.close()
+    return any(episode is not None and episode.total_reward != reward for episode in played)
+
+
+def _rollouts(bench: Bench) -> Rollouts:
+    run = bench.run
+    return Rollouts(
+        run.suite, run.policy, run.prompter, run.renderer, run.config.rollout, run.streams,
+        prefix="preflight", workers=run.env_workers,
+    )  # fmt: skip
 
 
 def _judged(episode: Episode) -> bool:
