@@ -26,6 +26,10 @@ _SCRUBBED = (
 )
 
 
+_TOO_MUCH = {"time": "took too long", "memory": "used too much memory", "report": "reported too much"}
+"""What a run did that was ended."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """One test that failed, or a file that could not be collected."""
@@ -167,10 +171,8 @@ def read(ran: Ran, canary: str = "") -> Result:
 
 
 def _fault(ran: Ran, ended: bool) -> str:
-    if ran.ended == "time":
-        return "The tests took too long and were ended."
     if ran.ended:
-        return "The tests used too much memory and were ended."
+        return f"The tests {_TOO_MUCH[ran.ended]} and were ended."
     if not ended:
         last = scrub(ran.output.strip())[-400:]
         return f"The test run broke off.{f' Its last words: {last}' if last else ''}"

@@ -51,7 +51,7 @@ class Ran:
     dropped: int = 0
     """Bytes of output beyond the cap."""
     ended: str = ""
-    """Why it was ended: ``time``, ``memory`` or empty."""
+    """Why it was ended: ``time``, ``memory``, ``report`` (it was flooded) or empty."""
     facts: list[dict[str, Any]] = field(default_factory=list)
     """What the tests reported, in order."""
     forged: int = 0
