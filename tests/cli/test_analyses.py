@@ -12,7 +12,7 @@ from turnpoint.cli import app
 from turnpoint.config import Registry
 from turnpoint.pivots.oracle import first_oracle_pivot, measure_distances
 from turnpoint.policy.settings import PolicySettings, policy_registry
-from turnpoint.records import EpisodeWriter, Pivot, StopReason, read_episodes
+from turnpoint.records import EpisodeKind, EpisodeWriter, Pivot, StopReason, read_episodes
 from turnpoint.testing import play_actions, toy_suite
 from turnpoint.testing.harness import random_agent
 from turnpoint.testing.scripted_policy import Script, ScriptedPolicy
@@ -137,6 +137,40 @@ def test_diagnose_asks_the_runs_model_and_teachers(run: Path, monkeypatch: pytes
     lines = (run / "found.jsonl").read_text().splitlines()
     assert len(lines) == 8
     assert json.loads(lines[0])["detections"]["oracle"]
+
+
+def test_diagnose_samples_as_in_training_and_learns_from_first_attempts_alone(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from turnpoint.cli import runs
+    from turnpoint.pivots.detectors import detector_registry
+
+    config = json.loads((run / "config.yaml").read_text())
+    config |= {"rollout": {"temperature": 0.9}, "eval": {"tasks": 4, "temperature": 0.1}}
+    (run / "config.yaml").write_text(json.dumps(config))
+    episodes = read_episodes(run / "eval" / "step_000003.jsonl")
+    shown: list[list[str]] = []
+    temperatures: list[float] = []
+    usual, made = runs.open_run, detector_registry.get("reflection").build
+
+    async def prepare(self, some) -> None:
+        shown.append([episode.id for episode in some])
+
+    def build(settings, sources):
+        temperatures.append(sources.rollouts.settings.temperature)
+        return made(settings, sources)
+
+    monkeypatch.setattr(runs, "open_run", lambda *a, **k: usual(*a, **{**k, "initial": True}))
+    monkeypatch.setattr("turnpoint.pivots.detectors.logprob_drop.LogprobDrop.prepare", prepare)
+    monkeypatch.setattr(detector_registry.get("reflection"), "build", build)
+    with EpisodeWriter(run / "eval" / "step_000003.jsonl") as writer:
+        episodes[0].kind = EpisodeKind.RECOVERY
+        writer.write(episodes[0])
+    options = ["--ask", "--json", "--detector", "logprob_drop", "--detector", "reflection"]
+    assert call("diagnose", run, *options).exit_code == 0
+    assert call("diagnose", run, *options, "--limit", 3).exit_code == 0
+    assert temperatures == [0.9, 0.9]
+    assert shown == [[e.id for e in episodes], [e.id for e in episodes[:3]]]
 
 
 @pytest.mark.parametrize(

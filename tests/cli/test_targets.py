@@ -7,8 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from turnpoint.cli import app
-from turnpoint.cli.targets import refuse_taken
+from turnpoint.cli.targets import refuse_taken, spread
 from turnpoint.config import ConfigError
+from turnpoint.inspector.store import Source
 from turnpoint.records import EpisodeWriter
 from turnpoint.testing import play_actions, toy_suite
 
@@ -46,6 +47,22 @@ def test_what_exists_is_not_written_to(record: Path, command: list[str], taken: 
     assert "exists already; name another file" in result.stderr
     assert record.read_bytes() == before
     assert {p.name for p in record.parent.iterdir()} == {"record.jsonl", "folder"}
+
+
+def test_a_spread_of_episodes_keeps_to_the_first_lines(tmp_path: Path) -> None:
+    suite, sources = toy_suite(), []
+    for number in range(2):
+        path = tmp_path / f"{number}.jsonl"
+        with EpisodeWriter(path) as writer:
+            for task in suite.tasks("valid")[10 * number : 10 * (number + 1)]:
+                writer.write(play_actions(suite.make(), task, ["wait"], snapshots=False, episode_id=task.id))
+        path.write_text(path.read_text() + "\n{\n")
+        sources.append(Source("file", number, path))
+    ids = [task.id for task in suite.tasks("valid")[:20]]
+    assert [e.id for e in spread(sources, 100)] == ids
+    assert [e.id for e in spread(sources, 100, limit=4)] == ids[:4]
+    assert [e.id for e in spread(sources, 2, limit=4)] == [ids[0], ids[2]]
+    assert [e.id for e in spread(sources, 4)] == [ids[0], ids[6], ids[11], ids[17]]
 
 
 def test_a_new_file_needs_a_folder_that_can_be_written(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
+from dataclasses import replace
 from types import ModuleType
 from typing import ClassVar
 
@@ -18,7 +19,7 @@ from turnpoint.pivots.detectors import (
 )
 from turnpoint.pivots.detectors.protocol import Base
 from turnpoint.prompts import Candidate, Report
-from turnpoint.records import Episode, Observation, Pivot, Reflection
+from turnpoint.records import Episode, Observation, Pivot, Reflection, Turn
 from turnpoint.teachers.protocol import TeacherError, TeacherFailure
 from turnpoint.testing import stochastic_suite, toy_suite
 from turnpoint.testing.scripted_scoring import ScriptedScoring
@@ -226,6 +227,36 @@ class TestLogprobDrop:
         detector._overall = -1.0
         assert turns(detect(detector, episode)) == [[2]]
         assert detector.recorded(episode) is not None
+
+    def test_what_was_asked_for_the_baseline_is_not_asked_again(self) -> None:
+        suite = toy_suite(max_turns=4)
+        rollouts, _ = agent(suite)
+        episodes = asyncio.run(_play(rollouts, suite, 6))
+        failed = [episode for episode in episodes if not episode.success]
+        asked: list[str] = []
+
+        def score(episode: Episode, turn: Turn) -> float:
+            asked.append(episode.id)
+            return -1.0 - (turn.index == 2)
+
+        teacher = ScriptedScoring(score)
+        detector = make("logprob_drop", Sources(scoring=lambda task: teacher))
+        asyncio.run(detector.prepare(episodes))
+        assert set(asked) == {episode.id for episode in episodes}
+        asked.clear()
+        for episode in failed:
+            for turn in episode.turns:
+                turn.scores.clear()  # as it is read again from its file
+            assert detect(detector, episode) == [[]]
+        assert not asked
+        again = replace(failed[0], turns=failed[0].turns[:-1])  # of another step, under the same id
+        detect(detector, again)
+        assert set(asked) == {failed[0].id}
+
+    def test_episodes_that_cannot_be_asked_about_are_counted_out_of_the_baseline(self) -> None:
+        detector = make("logprob_drop", Sources(scoring=lambda task: ScriptedScoring()))
+        asyncio.run(detector.prepare([lost_key()]))
+        assert detector.counts == {"baseline: no tokens on record": 1}
 
     def test_imported_turns_have_no_tokens(self) -> None:
         detector = make("logprob_drop", Sources(scoring=lambda task: ScriptedScoring()))

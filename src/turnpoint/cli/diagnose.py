@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from turnpoint.pivots.detectors import Detector, Sources
 
 _BASELINE = 2_000
-"""Episodes that detectors look at beforehand."""
+"""Most episodes that detectors look at beforehand."""
 
 
 def diagnose(
@@ -99,7 +99,7 @@ async def _diagnose(
     diagnosis = Diagnosis(detectors, window=window)
     kept = save.open("x", encoding="utf-8") if save is not None else None
     try:
-        await _prepare(detectors, chosen)
+        await _prepare(detectors, chosen, limit)
         err = console()
         with err.status("reading episodes") as status:
             show = (lambda done: status.update(f"{done:,} episodes")) if err.is_terminal else None
@@ -143,9 +143,12 @@ def _line(episode: Any, answers: dict[str, Any]) -> str:
     return json.dumps({"episode": episode.id, "step": episode.step, "detections": found}) + "\n"
 
 
-async def _prepare(detectors: dict[str, Detector], chosen: list[Source]) -> None:
+async def _prepare(detectors: dict[str, Detector], chosen: list[Source], limit: int | None) -> None:
+    """Show detectors some of the episodes that count, out of those that are judged."""
+    from turnpoint.pivots.counted import why_not_counted
+
     if any(detector.learns for detector in detectors.values()):
-        some = spread(chosen, _BASELINE)
+        some = [e for e in spread(chosen, _BASELINE, limit) if why_not_counted(e) is None]
         for detector in detectors.values():
             await detector.prepare(some)
 
@@ -184,7 +187,7 @@ def _sources(env: str | None, run_folder: Path | None, checkpoint: Path | None) 
     if run_folder is not None:
         from turnpoint.cli.runs import open_run
         from turnpoint.config import ConfigError
-        from turnpoint.training.evaluate import eval_rollouts
+        from turnpoint.rollouts import Rollouts
         from turnpoint.training.run import add_scoring
 
         if not (run_folder / "config.yaml").is_file():
@@ -194,7 +197,11 @@ def _sources(env: str | None, run_folder: Path | None, checkpoint: Path | None) 
         run = open_run(run_folder, [], checkpoint)
         if run.config.scoring:
             add_scoring(run)
-        rollouts = run.rollouts = eval_rollouts(run, run.config.eval, prefix="diagnose")
+        # reports and reflections are sampled as in training, not as in its evaluations
+        rollouts = run.rollouts = Rollouts(
+            run.suite, run.policy, run.prompter, run.renderer, run.config.rollout, run.streams,
+            prefix="diagnose", workers=run.env_workers,
+        )  # fmt: skip
         closing.append(rollouts.close)
         sources.suite = sources.suite or run.suite
         sources.naming, sources.rollouts, sources.scorer = run.teachers.naming, rollouts, run.scorer
@@ -256,7 +263,9 @@ def _show(result: dict[str, Any]) -> None:
     for name, d in result["detectors"].items():
         if d["left_out"] and (name in answered or name == "oracle"):
             reasons = ", ".join(f"{reason}: {count}" for reason, count in d["left_out"].items())
-            said = [f"{name}, the first {reason}: {why}" for reason, why in d["reasons"].items() if why != reason]
+            said = [
+                f"{name}, the first {reason}: {why}" for reason, why in d["reasons"].items() if why != reason
+            ]
             show_notes([f"{name}: {reasons}", *said])
     silent = [n for n in result["detectors"] if n != "oracle" and n not in answered]
     if silent:

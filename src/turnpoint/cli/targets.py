@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,29 +146,29 @@ class EpisodeStream:
             self.problems += reader.report.problems[: max(0, 200 - len(self.problems))]
 
 
-def spread(sources: Sequence[Source], most: int) -> list[Episode]:
-    """At most ``most`` episodes from evenly spaced lines over all files; only these lines are parsed."""
+def spread(sources: Sequence[Source], most: int, limit: int | None = None) -> list[Episode]:
+    """At most ``most`` episodes from evenly spaced lines over all files, or over the first ``limit`` lines.
+
+    Only these lines are parsed.
+    """
     import json
 
     from turnpoint.records import episode_from_dict
 
-    count = sum(1 for source in sources for _ in _lines(source.path))
+    count = sum(1 for _ in islice(_all_lines(sources), limit))
     every = max(1, -(-count // most))
     found: list[Episode] = []
-    at = -1
-    for source in sources:
-        for line in _lines(source.path):
-            at += 1
-            if at % every == 0:
-                try:
-                    found.append(episode_from_dict(json.loads(line)))
-                except (ValueError, RecursionError):
-                    continue  # counted when the stream meets it
+    for line in islice(_all_lines(sources), 0, count, every):
+        try:
+            found.append(episode_from_dict(json.loads(line)))
+        except (ValueError, RecursionError):
+            continue  # counted when the stream meets it
     return found
 
 
-def _lines(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        for line in file:
-            if line.strip():
-                yield line
+def _all_lines(sources: Sequence[Source]) -> Iterator[bytes]:
+    for source in sources:
+        with source.path.open("rb") as file:
+            for line in file:
+                if line.strip():
+                    yield line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Literal
@@ -45,17 +46,13 @@ class LogprobDrop(Base):
         self.settings = settings
         self._usual: dict[int, float] = {}
         self._overall = 0.0
+        self._asked: dict[tuple[str, int], dict[int, float]] = {}
+        """What the scoring teacher said about failures of the baseline, so that none is asked about twice."""
 
     async def prepare(self, episodes: Sequence[Episode]) -> None:
         by_turn: dict[int, list[float]] = defaultdict(list)
-        for episode in episodes:
-            means = teacher_means(episode)
-            if means is None and self.sources.scoring is not None:
-                try:
-                    means = await self._ask(episode)
-                except DetectorFailure:
-                    continue  # counted when the episode itself is judged
-            for turn, mean in (means or {}).items():
+        for means in await asyncio.gather(*(self._means(episode) for episode in episodes)):
+            for turn, mean in means.items():
                 by_turn[turn].append(mean)
         self._usual = {turn: float(np.mean(values)) for turn, values in by_turn.items()}
         self._overall = float(np.mean([v for values in by_turn.values() for v in values])) if by_turn else 0.0
@@ -65,7 +62,21 @@ class LogprobDrop(Base):
         return None if means is None else [self._named(means)]
 
     async def detect(self, episode: Episode) -> list[Sample]:
-        return [self._named(await self._ask(episode))]
+        known = self._asked.pop(_key(episode), None)
+        return [self._named(await self._ask(episode) if known is None else known)]
+
+    async def _means(self, episode: Episode) -> dict[int, float]:
+        """Means on record, or of the scoring teacher where there is one; those of failures are kept for ``detect``."""
+        means = teacher_means(episode)
+        if self.sources.scoring is not None:
+            try:
+                means = await self._ask(episode) if means is None else means
+            except DetectorFailure as failure:
+                self.counts[f"baseline: {failure.reason}"] += 1
+                return {}
+            if not episode.success:
+                self._asked[_key(episode)] = means
+        return means or {}
 
     async def _ask(self, episode: Episode) -> dict[int, float]:
         self.sources.need("scoring", self.name)
@@ -85,6 +96,11 @@ class LogprobDrop(Base):
         drops = [Detection(turn, self._usual.get(turn, self._overall) - mean) for turn, mean in means.items()]
         named = [drop for drop in drops if drop.score > self.settings.threshold]
         return sorted(named, key=lambda d: (-d.score, d.turn))[: self.settings.top]
+
+
+def _key(episode: Episode) -> tuple[str, int]:
+    """What tells an episode from all others: ids of evaluations are the same at every step."""
+    return episode.id, hash(tuple(turn.response_ids for turn in episode.turns))
 
 
 def teacher_means(episode: Episode) -> dict[int, float] | None:
