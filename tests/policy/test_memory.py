@@ -270,6 +270,20 @@ def test_the_optimizer_s_moments_may_not_fit(
         policy.update(episode_rows(policy, rng, turns=2, name="e"))
 
 
+def test_a_checkpoint_may_not_fit(
+    make_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    policy = make_policy()
+
+    def full() -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(policy._stepper, "state_dict", full)
+    with pytest.raises(ConfigError, match=r"while a checkpoint was written.*adamw8bit"):
+        policy.save(tmp_path / "saved")
+    assert not (tmp_path / "saved").exists()
+
+
 # ---- scoring teachers -----------------------------------------------------------------------
 
 

@@ -53,6 +53,20 @@ def test_many_micro_batches_in_bfloat16_add_up_to_the_exact_gradient(
     assert float(many.norm() / exact.norm()) == pytest.approx(1.0, abs=0.03)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_saved_state_is_a_copy_on_the_cpu(make_policy: MakePolicy, dtype: str) -> None:
+    policy = make_policy(dtype=dtype)
+    rows = episode_rows(policy, np.random.default_rng(0), turns=2, name="e")
+    policy.update(rows)
+    saved = policy._stepper.state_dict()
+    kept = {name: value.clone() for name, value in saved.items()}
+    policy.update(rows)
+    assert all(torch.equal(saved[name], value) and value.device.type == "cpu" for name, value in kept.items())
+    assert any("master/" in name for name in saved) == (dtype == "bfloat16")
+    moved = policy._stepper.state_dict()
+    assert not all(torch.equal(moved[name], value) for name, value in kept.items())
+
+
 @pytest.mark.parametrize("kind", ["adamw", "muon"])
 def test_gradients_are_kept_in_float32_alone(make_policy: MakePolicy, kind: str) -> None:
     policy = make_policy(dtype="bfloat16", optimizer={"kind": kind})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -286,13 +287,21 @@ def test_adapters_are_merged_for_the_engine(make: Make, monkeypatch: pytest.Monk
     for parameter in other.parameters():
         parameter.data.mul_(1.1)
 
+    held: list[Any] = []
+
     class Adapters:
-        def merged(self, model: Any) -> Any:
+        def merged_weights(self, model: Any) -> Iterator[tuple[str, Any]]:
             assert model is policy.network.model
-            return other
+            for name, weight in other.state_dict().items():
+                merged = weight.clone()
+                held.append(weakref.ref(merged))
+                yield name, merged
+                del merged
+                assert sum(ref() is not None for ref in held) <= 1, "merged weights exist one at a time"
 
     monkeypatch.setattr(policy.network, "adapters", Adapters(), raising=False)
     pairs = play(policy)
+    assert len(held) == len(other.state_dict())
     monkeypatch.setattr(policy.network, "adapters", None, raising=False)
     assert largest_gap(policy, pairs) > 0.01
     policy.network.model.load_state_dict(other.state_dict())

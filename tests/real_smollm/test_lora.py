@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,26 @@ def test_peft_reads_the_adapter_and_transformers_the_merged_model(
         logprobs = model(ids).logits.log_softmax(-1)[0]
         got = [logprobs[2, 6].item(), logprobs[3, 7].item()]
         np.testing.assert_allclose(got, policy.logprobs(REQUEST)[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_layers_are_merged_one_at_a_time(tiny: Tiny, tmp_path: Path, kind: str) -> None:
+    """What a sampling engine is handed is what a checkpoint holds."""
+    policy = tiny(kind, dtype="bfloat16", **LORA)
+    policy.update(rows_of(policy))
+    policy.save(tmp_path / "saved")
+    adapters = policy.network.adapters
+    assert adapters is not None
+    saved = AutoModelForCausalLM.from_pretrained(tmp_path / "saved", dtype=torch.bfloat16).state_dict()
+    own = {value.data_ptr() for value in policy.network.model.state_dict().values()}
+    merged, names = weakref.WeakSet[torch.Tensor](), []
+    for name, value in adapters.merged_weights(policy.network.model):
+        assert torch.equal(value, saved[name]), name
+        names.append(name)
+        if value.data_ptr() not in own:
+            merged.add(value)
+        assert len(merged) <= 2, "the one before is let go of when the next is there"
+    assert sorted(names) == sorted(saved)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def write(
         adapters.save(fresh / ADAPTER)
     tokenizer.save_pretrained(fresh)
     save_file(
-        {name: value.contiguous().cpu() for name, value in optimizer.items()}, state / "optimizer.safetensors"
+        {name: value.contiguous() for name, value in optimizer.items()}, state / "optimizer.safetensors"
     )
     if reference is not None:
         save_model(reference, str(state / "reference.safetensors"))

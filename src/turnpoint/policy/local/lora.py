@@ -92,18 +92,20 @@ class Adapters:
             for drop, (p, training) in zip(drops, before, strict=True):
                 drop.p, drop.training = p, training
 
+    def merged_weights(self, model: Any) -> Iterator[tuple[str, Tensor]]:
+        """Names and values of the weights without adapters that compute what ``model`` computes with them.
+
+        Each adapted layer is merged when it is asked for: whoever lets go of it holds one at a time.
+        """
+        for name, value in model.state_dict().items():
+            if ".lora_" not in name:
+                plain = name.replace(".base_layer.", ".")
+                layer = self.layers.get(plain.removesuffix(".weight"))
+                yield plain, value.detach() if layer is None else _merge(value, layer)
+
     def merged(self, model: Any) -> Any:
-        """A model of its own, without adapters, that computes what ``model`` computes with them."""
-        state: dict[str, Tensor] = {
-            name.replace(".base_layer.", "."): value.detach()
-            for name, value in model.state_dict().items()
-            if ".lora_" not in name
-        }
-        with torch.no_grad():
-            for name, layer in self.layers.items():
-                base = state[f"{name}.weight"]
-                delta = layer.get_delta_weight(ADAPTER)
-                state[f"{name}.weight"] = (base.float() + delta.float()).to(base.dtype)
+        """A model to be saved, on the CPU: the merged weights under the names of one without adapters."""
+        state = {name: value.cpu() for name, value in self.merged_weights(model)}
         with torch.device("meta"):
             plain = type(model)(model.config)
         plain.load_state_dict(state, assign=True)
@@ -141,6 +143,13 @@ class Adapters:
             for name, layer in self.layers.items()
             for part in ("lora_A", "lora_B")
         }
+
+
+@torch.no_grad()
+def _merge(base: Tensor, layer: Any) -> Tensor:
+    """The weight of an adapted layer with its adapter in it, in the precision of ``base``."""
+    delta = layer.get_delta_weight(ADAPTER)
+    return (base.float() + delta.float()).to(base.dtype)
 
 
 def _peft() -> Any:

@@ -98,15 +98,15 @@ class Stepper:
         return self.settings.lr * warm
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Optimizer state and float32 masters as flat named tensors."""
+        """Optimizer state and float32 masters as flat named tensors: copies on the CPU, where there is room."""
         result = {}
         for kind, optimizer in self.optimizers.items():
             for parameter, values in optimizer.state.items():
                 for key, value in values.items():
-                    result[f"{kind}/{self._names[id(parameter)]}/{key}"] = torch.as_tensor(value).clone()
+                    result[f"{kind}/{self._names[id(parameter)]}/{key}"] = _on_cpu(torch.as_tensor(value))
         for name, master in self.masters.items():
             if master is not self.weights[name]:
-                result[f"master/{name}/value"] = master.clone()
+                result[f"master/{name}/value"] = _on_cpu(master)
         return result
 
     def load_state_dict(self, state: dict[str, Tensor], steps: int) -> None:
@@ -141,6 +141,10 @@ class Stepper:
             for name, weight in self.weights.items():
                 if self.masters[name] is not weight:
                     self.masters[name].copy_(weight)
+
+
+def _on_cpu(values: Tensor) -> Tensor:
+    return values.detach().to("cpu", copy=True)
 
 
 def _add_to(master: Tensor) -> Callable[[Tensor], None]:

@@ -214,15 +214,19 @@ class LocalPolicy:
         counters: dict[str, Any] = {"optimizer_steps": self._stepper.steps, "updates": self._updater.updates}
         if adapters is not None:
             counters["base"] = weights_name(self._folder)
-        checkpoint.write(
-            Path(folder),
-            self.network.model,
-            self._tokenizer,
-            self._stepper.state_dict(),
-            counters,
-            None if self._reference is None or adapters is not None else self._reference.model,
-            adapters,
-        )
+        with told(
+            "memory ran out while a checkpoint was written: main memory must have room for a copy of the optimizer's "
+            "state, and with policy.lora of the weights; set policy.optimizer.kind=adamw8bit, or use a smaller model"
+        ):
+            checkpoint.write(
+                Path(folder),
+                self.network.model,
+                self._tokenizer,
+                self._stepper.state_dict(),
+                counters,
+                None if self._reference is None or adapters is not None else self._reference.model,
+                adapters,
+            )
 
     def load(self, folder: Path) -> None:
         """Read back what ``save`` wrote: weights, reference, optimizer and counters, bitwise."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from turnpoint.config import ConfigError
@@ -181,13 +181,16 @@ class VllmEngine:
             self._llm.sleep(level=self.sleep_level)
             self.asleep = True
 
-    def load(self, weights: Mapping[str, Any]) -> None:
-        """Take ``weights`` (names and tensors of the Hugging Face model, tied ones under all their names)."""
+    def load(self, weights: Iterable[tuple[str, Any]]) -> None:
+        """Take ``weights`` (names and tensors of the Hugging Face model, tied ones under all their names).
+
+        They are taken one after another, so that they need not all exist at a time.
+        """
         self.idle("the weights cannot change")
         if self.asleep:
             self._llm.wake_up(tags=["weights"])
         # Tensors are passed as they are: the worker lives in this process.
-        self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights.items())})
+        self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights)})
         if self.asleep:
             self._llm.wake_up(tags=["kv_cache"])
             self.asleep = False

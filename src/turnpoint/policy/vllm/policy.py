@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,19 +106,19 @@ class VllmPolicy:
         if not self._stale:
             return
         began = time.perf_counter()
-        # The whole state dict: vLLM wants tied weights under each of their names when it loads them again.
-        self.engine.load({name: tensor.detach() for name, tensor in self._weights().items()})
+        self.engine.load(self._weights())
         self._stale = False
         self._sync_seconds += time.perf_counter() - began
 
-    def _weights(self) -> dict[str, Any]:
-        """The trainer's weights, with adapters merged in where there are any."""
+    def _weights(self) -> Iterable[tuple[str, Any]]:
+        """The trainer's weights, with adapters merged in, layer by layer as they are taken, where there are any.
+
+        All of the state dict: vLLM wants tied weights under each of their names when it loads them again.
+        """
         network = self.trainer.network
-        adapters = getattr(network, "adapters", None)
-        weights: dict[str, Any] = (
-            network.model if adapters is None else adapters.merged(network.model)
-        ).state_dict()
-        return weights
+        if network.adapters is not None:
+            return network.adapters.merged_weights(network.model)
+        return ((name, tensor.detach()) for name, tensor in network.model.state_dict().items())
 
     # -- learning ----------------------------------------------------------------------------------------
 
