@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 from turnpoint.config import ConfigError  # noqa: E402
 from turnpoint.policy.local import LocalPolicy  # noqa: E402
+from turnpoint.policy.local.load import load_tokenizer_of  # noqa: E402
 from turnpoint.policy.settings import LocalPolicySettings  # noqa: E402
 
 from .conftest import MakePolicy, build_model, write_tokenizer  # noqa: E402
@@ -49,6 +50,23 @@ def test_own_code_is_refused(model_folder: Callable[..., Path], tmp_path: Path) 
     (folder / "config.json").write_text(json.dumps(config | {"auto_map": {"AutoModelForCausalLM": "x.Y"}}))
     with pytest.raises(ConfigError, match="auto_map"):
         attempt(folder)
+
+
+def test_spaces_before_punctuation_stay(tmp_path: Path) -> None:
+    """A tokenizer whose file asks to clean them up would turn a sampled reply into other text."""
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    words = {"<eos>": 0, "do": 1, ".": 2, "n't": 3}
+    inner = Tokenizer(models.WordLevel(words, unk_token="<eos>"))
+    PreTrainedTokenizerFast(
+        tokenizer_object=inner, eos_token="<eos>", clean_up_tokenization_spaces=True
+    ).save_pretrained(tmp_path)
+    tokenizer = load_tokenizer_of(tmp_path, 4)
+    assert tokenizer.decode([1, 3, 2]) == "do n't ."
+    tokenizer.save_pretrained(tmp_path / "again")
+    again = PreTrainedTokenizerFast.from_pretrained(tmp_path / "again")
+    assert again.decode([1, 3, 2]) == "do n't .", "in a checkpoint, too"
 
 
 def test_tokenizer_larger_than_the_model(model_folder: Callable[..., Path], tmp_path: Path) -> None:

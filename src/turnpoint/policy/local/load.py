@@ -93,6 +93,7 @@ def load_tokenizer_of(folder: Path, size: int) -> Any:
             f"policy.model: '{folder}' has a tokenizer of {len(tokenizer)} tokens and a model of {size}; "
             "use the tokenizer the model was trained with"
         )
+    tokenizer.clean_up_tokenization_spaces = False  # it would drop spaces before punctuation that was sampled
     return tokenizer
 
 
