@@ -248,23 +248,26 @@ def test_noise(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("test", "said"),
+    ("test", "seconds", "said"),
     [
-        ("while True: pass", "The tests took too long and were ended."),
-        ("x = []\n    while True: x.append(bytearray(1 << 20))", "MemoryError"),
-        ("import os\n    os.kill(os.getpid(), 9)", "The test run broke off."),
-        ("import os\n    while True: os.write(2, b'x' * 65536)", "File too large"),
+        ("while True: pass", 6.0, "The tests took too long and were ended."),
+        ("x = []\n    while True: x.append(bytearray(1 << 20))", 120.0, "MemoryError"),
+        ("import os\n    os.kill(os.getpid(), 9)", 120.0, "The test run broke off."),
+        ("import os\n    while True: os.write(2, b'x' * 65536)", 120.0, "File too large"),
     ],
 )
-def test_wild_tests_are_answered(tmp_path: Path, test: str, said: str) -> None:
-    limits = SandboxSettings(seconds=6.0, cpu_seconds=30, memory_mb=300)
-    suite = RepoRepairSettings(tasks=str(write(tmp_path)), sandbox=limits).build()
-    env = suite.make()
-    env.reset(suite.tasks("train")[0])
-    step = play(env, f"create tests/test_wild.py\ndef test_wild():\n    {test}", "test tests/test_wild.py")
+def test_wild_tests_are_answered(
+    env: Env, suite: RepoRepairSuite, test: str, seconds: float, said: str
+) -> None:
+    limits = SandboxSettings(seconds=seconds, cpu_seconds=30, memory_mb=300)
+    wild = RepoRepairSettings(tasks=suite.settings.tasks, sandbox=limits).build().make()
+    wild.reset(suite.tasks("train")[0])
+    adding = f"create tests/test_wild.py\ndef test_wild():\n    {test}"
+    step = play(wild, adding, "test tests/test_wild.py")
     assert said in step.observation.text
     assert not step.done
-    assert play(env, "undo tests/test_wild.py", REPAIR, "submit").success
+    assert play(wild, "undo tests/test_wild.py", REPAIR).effective
+    assert play(env, adding, "undo tests/test_wild.py", REPAIR, "submit").success  # under the usual limits
 
 
 def test_without_bubblewrap_nothing_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
