@@ -81,3 +81,69 @@ def test_a_call_that_hangs_in_this_process_is_timed_out(make_run: Any, tmp_path:
     assert "time_out" in stops_of(episodes, wrong=True)
     assert "time_out" not in stops_of(episodes, wrong=False) != set()
     assert all(step["rows"] > 0 for step in steps)
+
+
+def fail_in(make_run: Any, folder: Path, break_it: Any) -> tuple[BaseException, list[Episode]]:
+    """What ended a run in its second step, and the episodes on record of that step."""
+    overrides = [
+        "method.kind=grpo",
+        "method.group=4",
+        "teacher=null",
+        "rollout.concurrent=5",
+        "eval.before=false",
+    ]
+    run = make_run(folder, overrides)
+    trainer = Trainer(run, View())
+    break_it(run, lambda: trainer.step == 1)
+    with pytest.raises(RuntimeError, match="the engine is gone") as caught:
+        asyncio.run(trainer.train())
+    path = folder / "episodes" / "step_000002.jsonl"
+    assert (folder / "episodes" / "step_000001.jsonl").is_file()
+    return caught.value, read_episodes(path) if path.is_file() else []
+
+
+@pytest.mark.parametrize("where", ["credit", "update"])
+def test_episodes_are_on_record_before_anything_else_can_fail(
+    make_run: Any, tmp_path: Path, where: str
+) -> None:
+    def break_it(run: Any, now: Any) -> None:
+        owner = run.method if where == "credit" else run.policy
+        works = getattr(owner, where)
+
+        def fails(*arguments: Any) -> Any:
+            if now():
+                raise RuntimeError("the engine is gone")
+            return works(*arguments)
+
+        setattr(owner, where, fails)
+
+    error, episodes = fail_in(make_run, tmp_path, break_it)
+    assert len(episodes) == 12
+    assert all(e.stop is not None and e.step == 1 for e in episodes)
+    assert not getattr(error, "__notes__", [])
+
+
+def test_what_a_failed_collection_loses_is_counted(make_run: Any, tmp_path: Path) -> None:
+    """The engine goes when some of the step's episodes are finished and others are not."""
+    lost: list[Any] = []
+
+    def break_it(run: Any, now: Any) -> None:
+        advance = run.policy.advance
+
+        def fails() -> Any:
+            if now() and run.rollouts.finished >= 5:
+                lost.append((run.rollouts.finished, run.rollouts.sampled_tokens))
+                raise RuntimeError("the engine is gone")
+            return advance()
+
+        run.policy.advance = fails
+
+    error, episodes = fail_in(make_run, tmp_path, break_it)
+    finished, tokens = lost[0]
+    assert 5 <= finished < 12
+    assert (episodes, tokens > 0) == ([], True)
+    assert error.__notes__ == [
+        f"step 2 ended while it collected: {finished} finished episodes and {tokens} sampled tokens are lost; resume "
+        "goes on from the last checkpoint",
+        "closing the rollouts failed as well: RuntimeError: the engine is gone",
+    ]

@@ -71,6 +71,8 @@ class Rollouts:
         self.sampler = Sampler(policy, lockstep=settings.lockstep)
         self.turns = TurnSampler(policy, prompter, renderer, settings, streams, self.sampler)
         self.envs = EnvPool(suite, self.sampler, settings.env_seconds, workers)
+        self.finished = 0
+        """Episodes that have come to an end, however that was; recovery branches are not counted."""
         self._places = asyncio.Semaphore(settings.concurrent)
 
     @property
@@ -123,6 +125,7 @@ class Rollouts:
         finally:
             self.policy.end_session(episode.id)
         episode.seconds = time.monotonic() - began
+        self.finished += 1
         return episode
 
     @asynccontextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from turnpoint.config import ConfigError
 from turnpoint.policy import ScoreRequest
 from turnpoint.prompts import ChatRenderer
 from turnpoint.records import Episode, EpisodeWriter, Group, Reflection, Row, Turn
-from turnpoint.rollouts import Scorer
+from turnpoint.rollouts import Rollouts, Scorer
 from turnpoint.teachers.protocol import Account, Spends
 from turnpoint.training.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
 from turnpoint.training.evaluate import evaluate
@@ -132,22 +133,21 @@ class Trainer:
 
     async def _step(self, sampler: TaskSampler) -> dict[str, Any]:
         run, began = self.run, time.perf_counter()
-        rollouts = run.open_rollouts(self.step)
-        try:
-            groups = await run.method.collect(sampler.step(self.step), rollouts, run.teachers)
+        async with closed_at_the_end(run.open_rollouts(self.step)) as rollouts:
+            groups = await self._collect(sampler, rollouts)
             collected = time.perf_counter()
-            if run.config.train.recompute_old_logprobs:
-                await recompute_logprobs(run.scorer, groups)
-            rows = await run.method.credit(groups, run.scorer, run.teachers)
-            credited = time.perf_counter()
-        finally:
-            await rollouts.close()
+            try:
+                if run.config.train.recompute_old_logprobs:
+                    await recompute_logprobs(run.scorer, groups)
+                rows = await run.method.credit(groups, run.scorer, run.teachers)
+            finally:  # whatever fails from here on, the episodes are on record
+                credited = time.perf_counter()
+                if run.config.train.save_episodes:
+                    self._save_episodes(groups)
         update = run.policy.update(rows) if rows else {}
         tally = run.method.tally.take()
         conserve(self.step, rollouts.sampled_tokens, rows, tally)
         self.step += 1
-        if run.config.train.save_episodes:
-            self._save_episodes(groups)
         finished = time.perf_counter()
         return {
             **rollout_metrics(groups),
@@ -162,6 +162,17 @@ class Trainer:
             "seconds_credit": credited - collected,
             "seconds_update": finished - credited,
         }
+
+    async def _collect(self, sampler: TaskSampler, rollouts: Rollouts) -> list[Group]:
+        """The groups of the step; what is lost if it fails is said with the error."""
+        try:
+            return await self.run.method.collect(sampler.step(self.step), rollouts, self.run.teachers)
+        except BaseException as error:
+            error.add_note(
+                f"step {self.step + 1} ended while it collected: {rollouts.finished} finished episodes and "
+                f"{rollouts.sampled_tokens} sampled tokens are lost; resume goes on from the last checkpoint"
+            )
+            raise
 
     def _counted(self) -> dict[str, float]:
         """What teachers and the environment counted since the last step."""
@@ -186,7 +197,8 @@ class Trainer:
         }
 
     def _save_episodes(self, groups: Sequence[Group]) -> None:
-        path = self.run.folder / "episodes" / f"step_{self.step:06d}.jsonl"
+        """Write the episodes of the step in progress."""
+        path = self.run.folder / "episodes" / f"step_{self.step + 1:06d}.jsonl"
         path.unlink(missing_ok=True)  # a resumed run repeats the step
         with EpisodeWriter(path) as writer:
             for group in groups:
@@ -214,6 +226,20 @@ class Trainer:
             self.run.folder / "checkpoints", self.step, self.run.policy, self.run.method,
             self.run.teachers.named(), kinds=kinds(self.run.config), keep=self.run.config.train.keep_checkpoints,
         )  # fmt: skip
+
+
+@asynccontextmanager
+async def closed_at_the_end(rollouts: Rollouts) -> AsyncIterator[Rollouts]:
+    """Close rollouts in any case; a failure of that does not hide the error that came before."""
+    try:
+        yield rollouts
+    except BaseException as error:
+        try:
+            await rollouts.close()
+        except Exception as another:
+            error.add_note(f"closing the rollouts failed as well: {type(another).__name__}: {another}")
+        raise
+    await rollouts.close()
 
 
 async def recompute_logprobs(scorer: Scorer, groups: Sequence[Group]) -> None:
