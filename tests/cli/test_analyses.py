@@ -129,12 +129,12 @@ def test_diagnose_asks_the_runs_model_and_teachers(run: Path, monkeypatch: pytes
     found = json.loads(
         call(
             "diagnose", run, "--ask", "--json", "--detector", "hinted", "--detector", "reflection",
-            "--save", run / "found.jsonl",
+            "--save", run / "deep" / "found.jsonl",
         ).stdout
     )  # fmt: skip
     assert found["detectors"]["reflection"]["named_rate"]["n"] == 8
     assert found["detectors"]["hinted"]["left_out"]["answer: turn without prompt or tokens"] > 0
-    lines = (run / "found.jsonl").read_text().splitlines()
+    lines = (run / "deep" / "found.jsonl").read_text().splitlines()
     assert len(lines) == 8
     assert json.loads(lines[0])["detections"]["oracle"]
 
@@ -381,6 +381,42 @@ def test_other_tools_trajectories_open_everywhere(run: Path, name: str) -> None:
     page = json.loads(call("inspect", file, "--json").stdout)
     assert page["episodes"] == 8
     assert Path(page["page"]) == file.with_suffix(".html")
+
+
+def test_export_says_which_parts_of_a_run_go_out(run: Path) -> None:
+    episode = read_episodes(run / "eval" / "step_000003.jsonl")[0]
+    episode.id = "s0/toy/0"
+    for name in ("episodes/step_000001.jsonl", "eval/step_000003.forks.jsonl"):
+        with EpisodeWriter(run / name) as writer:
+            writer.write(episode)
+    whole = json.loads(call("export", run, run / "all.jsonl", "--json").stdout)
+    assert (whole["episodes"], whole["parts"]) == (9, {"eval": 8, "train": 1})
+    assert whole["dropped"] == {"branch forked by hand (name its .forks.jsonl file)": 1}
+    assert any("8 episodes are of evaluations" in note for note in whole["notes"])
+    train = json.loads(call("export", run, run / "train.jsonl", "--part", "train", "--json").stdout)
+    assert train["parts"] == {"train": 1}
+    assert [e.id for e in read_episodes(run / "train.jsonl")] == ["s0/toy/0"]
+    assert call("export", run / "eval" / "step_000003.forks.jsonl", run / "forks.jsonl").exit_code == 0
+
+
+@pytest.mark.parametrize("text", ["", '{"version": 1, "id": "x", "task": {}}\n'])
+@pytest.mark.parametrize("command", ["diagnose", "analyse", "export"])
+def test_nothing_to_read_is_said_and_writes_nothing(tmp_path: Path, command: str, text: str) -> None:
+    path, out = tmp_path / "x.jsonl", tmp_path / "new.jsonl"
+    path.write_text(text)
+    rest = {"diagnose": ["--save", out], "export": [out]}.get(command, [])
+    result = call(command, path, *rest)
+    assert result.exit_code == 2
+    assert "gives no episode: " in result.stderr
+    assert ("x.jsonl:1" if text else "it is empty") in result.stderr
+    assert not out.exists()
+
+
+def test_export_of_solved_episodes_alone_where_there_is_none(run: Path) -> None:
+    result = call("export", run, run / "x.jsonl", "--solved-only")
+    assert result.exit_code == 2
+    assert "8 records left out: not solved" in result.stderr
+    assert not (run / "x.jsonl").exists()
 
 
 def test_compare(tmp_path: Path) -> None:

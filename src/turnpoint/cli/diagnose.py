@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,6 +15,7 @@ from turnpoint.cli.targets import (
     EpisodeStream,
     environment,
     opened,
+    refuse_nothing,
     refuse_taken,
     show_notes,
     sources_of,
@@ -21,8 +23,12 @@ from turnpoint.cli.targets import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from turnpoint.inspector.store import Source
     from turnpoint.pivots.detectors import Detector, Sources
+    from turnpoint.pivots.diagnose import Answer, Keep
+    from turnpoint.records import Episode
 
 _BASELINE = 2_000
 """Most episodes that detectors look at beforehand."""
@@ -70,6 +76,8 @@ def diagnose(
             )
         )  # fmt: skip
         result["import"] = exchange.notes()
+        if not result["episodes"]:
+            refuse_nothing(target, [*result["import"], *result["problems"]])
     if as_json:
         print_json(result)
         return
@@ -97,23 +105,17 @@ async def _diagnose(
     sources, closing = _sources(env, run_folder, checkpoint)
     detectors = _detectors(names, overrides, sources, ask=run_folder is not None)
     diagnosis = Diagnosis(detectors, window=window)
-    kept = save.open("x", encoding="utf-8") if save is not None else None
     try:
         await _prepare(detectors, chosen, limit)
         err = console()
         with err.status("reading episodes") as status:
             show = (lambda done: status.update(f"{done:,} episodes")) if err.is_terminal else None
             stream = EpisodeStream(chosen, show)
-            await judge(
-                islice(stream, limit) if limit else stream,
-                detectors,
-                diagnosis,
-                ask=run_folder is not None,
-                keep=None if kept is None else lambda e, found: kept.write(_line(e, found)),
-            )
+            with _lines(save) as keep:
+                await judge(
+                    islice(stream, limit), detectors, diagnosis, ask=run_folder is not None, keep=keep
+                )
     finally:
-        if kept is not None:
-            kept.close()
         for detector in detectors.values():
             detector.close()
         for close in closing:
@@ -123,7 +125,23 @@ async def _diagnose(
     return {**diagnosis.as_dict(), "problems": stream.problems[:20]}
 
 
-def _line(episode: Any, answers: dict[str, Any]) -> str:
+@contextmanager
+def _lines(path: Path | None) -> Iterator[Keep | None]:
+    """What writes detections to a new file, one episode a line; no file is made where none comes."""
+    if path is None:
+        yield None
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = path.open("x", encoding="utf-8")
+    try:
+        yield lambda episode, answers: file.write(_line(episode, answers))
+    finally:
+        file.close()
+        if not path.stat().st_size:
+            path.unlink()
+
+
+def _line(episode: Episode, answers: Mapping[str, Answer]) -> str:
     import json
 
     from turnpoint.pivots.detectors import DetectorFailure

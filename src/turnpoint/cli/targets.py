@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from turnpoint.cli.common import console
 
@@ -64,17 +64,38 @@ def show_notes(notes: Sequence[str]) -> None:
 
 
 def sources_of(target: Path, part: str) -> list[Source]:
-    """Episode files of a target; ``part``: auto (evaluations where there are any), eval, train, all."""
+    """Episode files of a target; ``part``: auto (evaluations where there are any), eval, train, all.
+
+    Branches forked by hand are left out unless ``target`` is their file. Raises ``RecordError`` if nothing is left.
+    """
     from turnpoint.inspector.store import find_sources
     from turnpoint.records import RecordError
 
-    found = [s for s in find_sources(target) if not s.path.name.endswith(".forks.jsonl") or s.path == target]
+    found = [s for s in find_sources(target) if not _forked(s, target)]
     if part == "auto":
         part = "eval" if any(s.origin == "eval" for s in found) else "all"
     chosen = [s for s in found if part == "all" or s.origin in (part, "file")]
     if not chosen:
         raise RecordError(f"{target} has no episodes of part '{part}'; use --part all")
     return chosen
+
+
+def refuse_nothing(target: Path, notes: Sequence[str]) -> NoReturn:
+    """Raise ``RecordError`` with what is known of the reasons: there is no episode to speak of."""
+    from turnpoint.records import RecordError
+
+    raise RecordError(f"{target} gives no episode: {'; '.join(notes[:3]) or 'it is empty'}")
+
+
+def branches_by_hand(target: Path) -> int:
+    """Lines of files with branches beside ``target``, which ``sources_of`` leaves out."""
+    from turnpoint.inspector.store import find_sources
+
+    return sum(1 for _ in _all_lines([s for s in find_sources(target) if _forked(s, target)]))
+
+
+def _forked(source: Source, target: Path) -> bool:
+    return source.path.name.endswith(".forks.jsonl") and source.path != target
 
 
 def mistakes_of(path: Path, limit: int | None) -> tuple[list[Mistake], dict[str, int]]:
@@ -128,19 +149,22 @@ class EpisodeStream:
         self.sources = sources
         self.problems: list[str] = []
         self.unreadable = 0
+        self.read = 0
+        self.source: Source | None = None
+        """Where the episode that was given out last comes from."""
         self._progress = progress
 
     def __iter__(self) -> Iterator[Episode]:
         from turnpoint.records import EpisodeReader
 
-        done = 0
         for source in self.sources:
+            self.source = source
             reader = EpisodeReader(source.path, strict=False)
             for episode in reader:
                 episode.step = source.step or episode.step
-                done += 1
-                if self._progress is not None and done % 256 == 0:
-                    self._progress(done)
+                self.read += 1
+                if self._progress is not None and self.read % 256 == 0:
+                    self._progress(self.read)
                 yield episode
             self.unreadable += len(reader.report.problems)
             self.problems += reader.report.problems[: max(0, 200 - len(self.problems))]

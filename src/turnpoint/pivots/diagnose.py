@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -24,6 +24,8 @@ from turnpoint.records import Episode
 Values = dict[str, float | Sequence[float]]
 Answer = list[Sample] | DetectorFailure
 """What a detector says about an episode: samples, or why there are none."""
+Keep = Callable[[Episode, Mapping[str, Answer]], object]
+"""Called with each episode that counts and its answers."""
 FIGURES = (
     "success", "turns", "failed_with_pivot", "failed_without_pivot", "pivot_any", "pivot_rate", "recovered",
     "first_pivot", "remaining", "impossible", "wasted",
@@ -262,11 +264,11 @@ async def diagnose(
     ask: bool = False,
     batch: int = 64,
     only_failures: bool = True,
-    keep: Any = None,
+    keep: Keep | None = None,
 ) -> Diagnosis:
     """Judge every episode with every detector; recorded answers are taken first, others asked for with ``ask``.
 
-    ``only_failures``: models are asked about failed episodes only. ``keep``: called with (episode, answers).
+    ``only_failures``: models are asked about failed episodes only.
     """
     async for chosen in _batches(episodes, diagnosis, batch):
         answers = await asyncio.gather(
