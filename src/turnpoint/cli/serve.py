@@ -24,10 +24,13 @@ def retriever(
         str, typer.Option(help="Address to listen on; the default is this machine only.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
-    k1: Annotated[float, typer.Option(min=0.0, help="BM25: how slowly repeats stop counting.")] = 0.9,
+    k1: Annotated[
+        float | None, typer.Option(min=0.0, help="BM25: how slowly repeats stop counting (default 0.9).")
+    ] = None,
     b: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="BM25: how much long passages are put back.")
-    ] = 0.4,
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="BM25: how much long passages are put back (default 0.4)."),
+    ] = None,
     dense: Annotated[str, typer.Option(help="Search with this sentence-transformers model instead.")] = "",
     index: Annotated[str, typer.Option(help="File that keeps the vectors of --dense between starts.")] = "",
     prefixes: Annotated[
@@ -38,21 +41,34 @@ def retriever(
 
     Example: turnpoint serve retriever data/search_qa/search_qa.sqlite --port 8000
     """
+    unused = {"--k1": k1 is not None, "--b": b is not None} if dense else {}
+    unused |= {} if dense else {"--index": bool(index), "--no-prefixes": not prefixes}
+    if names := [name for name, given in unused.items() if given]:
+        reason = "belongs to BM25, which --dense replaces" if dense else "needs --dense MODEL"
+        fail(f"{' and '.join(names)} would be ignored: it {reason}")
     with user_faults():
         from turnpoint.envs.retrieval import BM25Settings, DenseSettings, make_retriever
         from turnpoint.envs.retrieval_server import RetrieverServer
         from turnpoint.envs.text_store import open_store
 
         store = open_store(data)
-        settings: DenseSettings | BM25Settings = BM25Settings(k1=k1, b=b)
+        if "passages" not in store.facts:
+            fail(f"'{data}' holds no passages; make one with turnpoint envs prepare search_qa")
+        settings: DenseSettings | BM25Settings
         if dense:
             settings = DenseSettings(model=dense, index=index)
             if not prefixes:
                 settings = settings.model_copy(update={"query_prefix": "", "passage_prefix": ""})
+        else:
+            given = {"k1": k1, "b": b}
+            settings = BM25Settings.model_validate({n: v for n, v in given.items() if v is not None})
+        found = make_retriever(settings, store)
         try:
-            server = RetrieverServer(make_retriever(settings, store), host=host, port=port)
+            server = RetrieverServer(found, host=host, port=port)
         except OSError as error:
-            fail(f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port")
+            fail(
+                f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port or --host"
+            )
         typer.echo(f"{store.count} passages at {server.url}")
         if host not in ("127.0.0.1", "localhost", "::1"):
             console().print(

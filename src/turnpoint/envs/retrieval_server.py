@@ -7,7 +7,10 @@ with the end of their connection.
 from __future__ import annotations
 
 import json
+import socket
+import sys
 import threading
+import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -22,6 +25,8 @@ MOST_WAITING = 256
 """Requests that may be under way; further ones are told to come again."""
 _PATIENCE = 30.0
 """Seconds that a client may take between two pieces of its request."""
+_BODY_SECONDS = 60.0
+"""Seconds that a whole body may take, however often a piece of it comes."""
 
 
 class BadRequest(ValueError):
@@ -36,6 +41,15 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
     daemon_threads = True
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that leaves is no fault of the server's."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
 
 class RetrieverServer:
     """Serves one retriever until it is closed; ``with`` starts and closes it in a thread of its own."""
@@ -45,14 +59,14 @@ class RetrieverServer:
         self.retriever = retriever
         self.places = threading.BoundedSemaphore(MOST_WAITING)
         handler = type("Handler", (_Handler,), {"server_of": self})
-        self._server = _Server((host, port), handler)
+        self._server = (_Server6 if ":" in host else _Server)((host, port), handler)
         self._thread: threading.Thread | None = None
 
     @property
     def url(self) -> str:
         """Address of ``/retrieve``."""
-        host, port = self._server.server_address[:2]
-        return f"http://{host if isinstance(host, str) else host.decode()}:{port}/retrieve"
+        host, port = self._server.socket.getsockname()[:2]
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}/retrieve"
 
     def serve(self) -> None:
         """Answer requests until ``close``."""
@@ -76,7 +90,7 @@ class RetrieverServer:
     def answer(self, raw: bytes) -> dict[str, Any]:
         """The answer to a request's body. Raises ``BadRequest``."""
         queries, topk, scores = read_request(raw)
-        found = self.retriever.search(queries, topk)
+        found = self.retriever.search(queries, topk) if queries else []
         documents = [
             [({"id": hit.id, "contents": hit.contents}, hit.score) for hit in hits] for hits in found
         ]
@@ -135,7 +149,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # its body stays unread
             return _nothing_here()
         try:
-            return HTTPStatus.OK, self.server_of.answer(self._body())
+            raw = self._body()
+        except BadRequest as error:
+            self.close_connection = True
+            return error.status, {"error": str(error)}
+        try:
+            return HTTPStatus.OK, self.server_of.answer(raw)
         except BadRequest as error:
             self.close_connection = True
             return error.status, {"error": str(error)}
@@ -145,13 +164,22 @@ class _Handler(BaseHTTPRequestHandler):
             return HTTPStatus.INTERNAL_SERVER_ERROR, {"error": f"{type(error).__name__}: {error}"}
 
     def _body(self) -> bytes:
+        """Raises ``BadRequest``; ``ConnectionError`` or ``TimeoutError`` where the client leaves or takes too long."""
         try:
             length = int(self.headers.get("Content-Length", ""))
         except ValueError:
             raise BadRequest(HTTPStatus.LENGTH_REQUIRED, "the request needs a Content-Length") from None
         if not 0 <= length <= MOST_BYTES:
             raise BadRequest(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {MOST_BYTES} bytes are read")
-        return self.rfile.read(length)
+        body, ends = bytearray(), time.monotonic() + _BODY_SECONDS
+        while len(body) < length:
+            piece = self.rfile.read1(length - len(body))
+            if not piece:
+                raise ConnectionError("the client left in the middle of its request")
+            if time.monotonic() > ends:
+                raise TimeoutError(f"a body took longer than {_BODY_SECONDS:g} s")
+            body += piece
+        return bytes(body)
 
     def _send(self, status: HTTPStatus, body: dict[str, Any]) -> None:
         raw = json.dumps(body).encode()
