@@ -33,14 +33,36 @@ def test_a_recipe_decides_what_its_step_does() -> None:
     grpo, pivot = workload_of(recipe("grpo_alfworld")), workload_of(recipe("pivotopd_alfworld"))
     assert (grpo.tasks, grpo.group, grpo.history, grpo.recoveries) == (16, 8, 4, 0)
     assert (pivot.recoveries, pivot.recovery_turns, pivot.self_teacher) == (64, 2, True)
-    assert pivot.teacher_calls > 0
+    assert pivot.teacher_calls == 16 * 8 + 64 * 2, (
+        "a report on each episode, an action for each recovery turn"
+    )
     assert pivot.forward_passes > grpo.forward_passes
     stride = workload_of(recipe("stride_tau2"))
     assert stride.scoring
     assert stride.scoring_per_turn
     assert (stride.turns, stride.max_turns) == (3, 6)
     assert workload_of(recipe("pivoarl_webshop")).attempts > 1
+    outside = ["teacher.kind=http", "teacher.base_url=http://127.0.0.1/v1", "teacher.model=m"]
+    votes = ["method.consistency.samples=3", "teacher.temperature=1.0"]
+    assert workload_of(recipe("pivotopd_alfworld", *outside, *votes)).teacher_calls == 3 * (16 * 8 + 64 * 2)
+    assert workload_of(recipe("opid_household", *outside)).teacher_calls == 16 * 8
+    for source, calls in (("lesson", 16 * 8), ("sibling", 0)):
+        rlsd = recipe("rlsd_household", *outside, f"method.privileged={source}")
+        assert workload_of(rlsd).teacher_calls == calls
+    assert workload_of(recipe("grpo_alfworld", *outside)).teacher_calls == 0
     assert not workload_of(recipe("grpo_alfworld")).scoring
+
+
+def test_workers_that_nobody_set_come_with_the_gpus_whatever_size_the_plan_begins_with() -> None:
+    config, student = recipe("grpo_alfworld"), KNOWN["Qwen3-1.7B"]
+    work = workload_of(config).model_copy(update={"tasks": 64, "env_seconds": 2.0})
+
+    def seconds(gpus: int, settings: list[str]) -> list[float]:
+        machines = cluster(config, student, gpus, "h100", read_settings(settings))
+        return [size.time.total for size in make_plan(work, student, machines, sizes=(8, 64)).same_step]
+
+    assert seconds(8, []) == seconds(64, [])
+    assert seconds(8, ["cluster.env_workers=128"])[1] > seconds(8, [])[1]
 
 
 def test_a_finished_run_gives_turns_and_lengths(tmp_path: Path) -> None:

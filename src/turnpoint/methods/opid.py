@@ -52,8 +52,12 @@ class OPIDSettings(OutcomeSettings):
         """Whether any skill counts; otherwise no teacher is asked."""
         return self.episode_weight > 0 or self.step_weight > 0
 
+    @property
+    def asks_naming(self) -> bool:
+        return self.distils
+
     def check(self, capabilities: Capabilities, teachers: Teachers) -> None:
-        if self.distils:
+        if self.asks_naming:
             teachers.require_naming(self.kind)
 
     def build(self) -> OPID:
@@ -70,7 +74,7 @@ class OPID(Stateless):
     async def collect(self, tasks: Sequence[Task], rollouts: Rollouts, teachers: Teachers) -> list[Group]:
         """``group`` episodes of every task and a report on each."""
         groups = await play_groups(tasks, rollouts, self.settings.group)
-        if self.settings.distils:
+        if self.settings.asks_naming:
             naming = teachers.require_naming(self.settings.kind)
             await name_pivots(groups, naming, self.settings.max_steps, self.tally, rollouts)
         return groups

@@ -100,6 +100,10 @@ class PivotOPDSettings(CommittedSettings):
     def asks_scoring(self) -> bool:
         return self.stop is not None or self.hinted_by == "scoring"
 
+    @property
+    def asks_naming(self) -> bool:
+        return self.effective().distils
+
     def effective(self) -> PivotOPDSettings:
         """These settings with the ablation's own values put in."""
         changes: dict[str, dict[str, float]] = {

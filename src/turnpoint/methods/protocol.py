@@ -113,6 +113,11 @@ class MethodSettings(Settings):
         """Whether the method asks scoring teachers; a configured one that nobody asks is an error."""
         return False
 
+    @property
+    def asks_naming(self) -> bool:
+        """Whether the method asks the naming teacher about every episode, and in every turn of a recovery."""
+        return False
+
     def build(self) -> Method:
         """The method, in its initial state."""
         raise NotImplementedError(f"{type(self).__name__} must define build()")

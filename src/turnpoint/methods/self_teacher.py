@@ -53,10 +53,14 @@ class SelfTaughtSettings(OutcomeSettings):
     def asks_scoring(self) -> bool:
         return self.distils and self.privileged == "scoring"
 
+    @property
+    def asks_naming(self) -> bool:
+        return self.distils and self.privileged in ("lesson", "gold")
+
     def check(self, capabilities: Capabilities, teachers: Teachers) -> None:
         if not self.distils:
             return
-        if self.privileged in ("lesson", "gold"):
+        if self.asks_naming:
             teachers.require_naming(self.kind)
         if self.privileged == "scoring":
             teachers.require_scoring(self.kind)
@@ -78,10 +82,10 @@ class SelfTaught(Stateless):
         """``group`` episodes of every task; then whoever knows something is asked."""
         s = self._taught
         groups = await play_groups(tasks, rollouts, s.group)
-        if s.distils and s.privileged in ("lesson", "gold"):
+        if s.asks_naming:
             naming = teachers.require_naming(s.kind)
             await name_pivots(groups, naming, s.max_pivots, self.tally, rollouts)
-        if s.distils and s.privileged == "scoring":
+        if s.asks_scoring:
             episodes = [episode for group in groups for episode in group.episodes]
             await score_missing(episodes, teachers, self.tally)
         return groups

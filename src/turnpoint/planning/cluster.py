@@ -57,8 +57,8 @@ class Cluster:
     tensor_parallel: int = 1
     """GPUs of one rollout server."""
     gpus_per_node: int = 8
-    env_workers: int = 128
-    """Environment copies that work at the same time."""
+    env_workers: int | None = None
+    """Environment copies that work at the same time; None = 16 for each GPU."""
     teacher_gpus: int = 0
     """Further GPUs of a scoring teacher; 0 = it shares those that train."""
     lockstep: bool = False
@@ -68,6 +68,11 @@ class Cluster:
     def servers(self) -> int:
         """Rollout servers."""
         return max(1, self.gpus // self.tensor_parallel)
+
+    @property
+    def workers(self) -> int:
+        """Environment copies that work at the same time."""
+        return self.env_workers or 16 * self.gpus
 
     @property
     def nodes(self) -> int:

@@ -91,7 +91,7 @@ def cluster(
         efficiency=Efficiency.model_validate(share | settings["efficiency"]),
         tensor_parallel=wide,
         gpus_per_node=chosen.gpus_per_node,
-        env_workers=chosen.env_workers or config.rollout.env_worker_count or 16 * gpus,
+        env_workers=chosen.env_workers or config.rollout.env_worker_count,
         teacher_gpus=_pool(config) if chosen.teacher_gpus is None else chosen.teacher_gpus,
         lockstep=config.rollout.lockstep if chosen.lockstep is None else chosen.lockstep,
     )

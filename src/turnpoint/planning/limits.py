@@ -95,10 +95,10 @@ def _scoring(work: Workload, student: ModelShape, cluster: Cluster, time: StepTi
 
 def _environment(work: Workload, student: ModelShape, cluster: Cluster, time: StepTime) -> str:
     open_now = min(work.episodes, work.concurrent)
-    if open_now > cluster.env_workers:
+    if open_now > cluster.workers:
         return (
-            f"{open_now:.0f} episodes share {cluster.env_workers} environment workers, so a turn takes "
-            f"{math.ceil(open_now / cluster.env_workers)} rounds; raise rollout.env_worker_count"
+            f"{open_now:.0f} episodes share {cluster.workers} environment workers, so a turn takes "
+            f"{math.ceil(open_now / cluster.workers)} rounds; raise rollout.env_worker_count"
         )
     return (
         f"every turn waits {work.env_seconds:g} s for the slowest environment; rollout.lockstep=false lets the model "

@@ -38,7 +38,7 @@ class Size:
             "nodes": self.cluster.nodes,
             "tensor_parallel": self.cluster.tensor_parallel,
             "servers": self.cluster.servers,
-            "env_workers": self.cluster.env_workers,
+            "env_workers": self.cluster.workers,
             "teacher_gpus": self.cluster.teacher_gpus,
             "episodes": self.work.episodes,
             "seconds": dict(self.time.seconds),
@@ -101,7 +101,7 @@ def make_plan(
         wider = replace(
             cluster,
             gpus=count,
-            env_workers=math.ceil(cluster.env_workers * times),
+            env_workers=math.ceil(cluster.env_workers * times) if cluster.env_workers else None,
             teacher_gpus=math.ceil(cluster.teacher_gpus * times),
         )
         grown.append(_size(bigger, student, wider, teacher))

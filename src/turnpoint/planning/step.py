@@ -75,7 +75,7 @@ def turn_seconds(
     model = (
         decoding + reading / (gpu.flops * share.prefill_mfu * cluster.tensor_parallel) + share.call_seconds
     )
-    environment = work.env_seconds * math.ceil(max(1.0, episodes) / cluster.env_workers)
+    environment = work.env_seconds * math.ceil(max(1.0, episodes) / cluster.workers)
     return model, environment, share.driver_call_seconds * episodes
 
 
@@ -91,7 +91,7 @@ def _play(result: StepTime, work: Workload, student: ModelShape, cluster: Cluste
     at_once = work.episodes / waves
     seconds = result.seconds
     opening = work.reset_seconds + work.restart_turns * work.env_seconds
-    seconds["environment"] += waves * opening * math.ceil(at_once / cluster.env_workers)
+    seconds["environment"] += waves * opening * math.ceil(at_once / cluster.workers)
     if work.longest_response is not None:
         more = max(0.0, work.longest_response - work.response_tokens)
         few = max(1.0, 0.1 * at_once / cluster.servers)
@@ -126,7 +126,7 @@ def _recover(result: StepTime, work: Workload, student: ModelShape, cluster: Clu
     seconds["recovery"] += work.recovery_turns * (model + driver) + played * environment
     seconds["recovery"] += _forward(hinted, work, student, cluster)
     if played:
-        rounds = math.ceil(work.recoveries / cluster.env_workers)
+        rounds = math.ceil(work.recoveries / cluster.workers)
         seconds["replay"] += rounds * (
             work.replay_turns * work.env_seconds + work.reset_seconds * (work.replay_turns > 0)
         )

@@ -139,10 +139,9 @@ def workload_of(config: RunConfig, max_turns: int | None = None) -> Workload:
     recovery_turns = float(getattr(method, "recovery_turns", 0))
     self_terms = sum("self" in term or "preventive" in term or "lesson" in term for term in method.terms)
     passes = float(config.train.recompute_old_logprobs) + float(_kl(config) > 0) + min(self_terms, 2)
-    failed = 0.5 * tasks * group
-    naming = failed if config.teacher is not None and config.teacher.kind != "oracle" else 0.0
     cap = float(getattr(method, "max_recoveries", 0))
-    recoveries = min(cap, failed) if recovery_turns else 0.0
+    pivotal = 0.5 * tasks * group  # half of the episodes have a turn to recover from
+    recoveries = min(cap, pivotal) if recovery_turns else 0.0
     return Workload(
         tasks=tasks,
         group=group,
@@ -156,13 +155,22 @@ def workload_of(config: RunConfig, max_turns: int | None = None) -> Workload:
         recoveries=recoveries,
         recovery_turns=recovery_turns,
         replay_turns=0.0 if config.env.capabilities.snapshots else turns / 2,
-        teacher_calls=naming,
+        teacher_calls=_naming(config, tasks * group, recoveries * recovery_turns),
         teacher_concurrency=int(getattr(config.teacher, "concurrency", 16)),
         self_teacher=config.teacher is not None and config.teacher.kind == "self",
         scoring=bool(config.scoring) or bool(method.asks_scoring),
         scoring_per_turn=early is not None,
         concurrent=config.rollout.concurrent,
     )
+
+
+def _naming(config: RunConfig, reports: float, recovery_turns: float) -> float:
+    """Calls of a naming teacher that is a model: one for each episode, solved or not, and for each recovery turn."""
+    method: Any = config.method
+    if config.teacher is None or config.teacher.kind == "oracle" or not method.asks_naming:
+        return 0.0
+    votes = int(getattr(getattr(method, "consistency", None), "samples", 1))
+    return votes * (reports + recovery_turns)
 
 
 def _kl(config: RunConfig) -> float:
