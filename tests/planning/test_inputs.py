@@ -80,7 +80,8 @@ def test_a_finished_run_gives_turns_and_lengths(tmp_path: Path) -> None:
             "turns": 12.0,
             "sampled_tokens": 3200,
             "interactions": 100,
-            "teacher/requests": 6.0,
+            "teacher/requests": 2.0,
+            "teacher/cached_requests": 4.0,
         },
     ]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
