@@ -10,7 +10,7 @@ import typer
 
 from turnpoint.cli.common import print_json, user_faults
 from turnpoint.cli.tables import mean, show_table
-from turnpoint.cli.targets import EpisodeStream, environment, opened, refuse_nothing, show_notes, sources_of
+from turnpoint.cli.targets import EpisodeStream, environment, opened, refuse_empty, show_notes, sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -67,7 +67,7 @@ def analyse(
                 profile.add(episode)
                 groups.add(episode)
         if not stream.read:
-            refuse_nothing(target, [*imported.notes(), *stream.problems])
+            refuse_empty(target, [*imported.notes(), *stream.problems])
         preferred, compared = groups.counts()
         result: dict[str, Any] = {
             "teacher": profile.as_dict(),

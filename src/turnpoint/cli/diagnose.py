@@ -15,7 +15,7 @@ from turnpoint.cli.targets import (
     EpisodeStream,
     environment,
     opened,
-    refuse_nothing,
+    refuse_empty,
     refuse_taken,
     show_notes,
     sources_of,
@@ -77,7 +77,7 @@ def diagnose(
         )  # fmt: skip
         result["import"] = exchange.notes()
         if not result["episodes"]:
-            refuse_nothing(target, [*result["import"], *result["problems"]])
+            refuse_empty(target, [*result["import"], *result["problems"]])
     if as_json:
         print_json(result)
         return

@@ -15,7 +15,7 @@ from turnpoint.cli.targets import (
     EpisodeStream,
     branches_by_hand,
     opened,
-    refuse_nothing,
+    refuse_empty,
     refuse_taken,
     show_notes,
     sources_of,
@@ -70,7 +70,7 @@ def export(
         report.dropped["branch forked by hand (name its .forks.jsonl file)"] += branches_by_hand(path)
         report.dropped = +report.dropped
         if first is None:
-            refuse_nothing(target, [*imported.notes(), *report.notes(), *stream.problems])
+            refuse_empty(target, [*imported.notes(), *report.notes(), *stream.problems])
         write_foreign(chain([first], going), out, report, name=name)
         if stream.unreadable:
             imported.dropped["unreadable line"] += stream.unreadable

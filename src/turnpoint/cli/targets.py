@@ -80,7 +80,7 @@ def sources_of(target: Path, part: str) -> list[Source]:
     return chosen
 
 
-def refuse_nothing(target: Path, notes: Sequence[str]) -> NoReturn:
+def refuse_empty(target: Path, notes: Sequence[str]) -> NoReturn:
     """Raise ``RecordError`` with what is known of the reasons: there is no episode to speak of."""
     from turnpoint.records import RecordError
 
