@@ -58,6 +58,10 @@ def test_observations(answer: Any, said: str) -> None:
         (replace(STEP, done=None), "'done' is None"),
         (replace(STEP, success="yes"), "'success' is 'yes'"),
         (replace(STEP, effective=None), "'effective' is None"),
+        (replace(STEP, score=1.5), "score is 1.5, neither a number from 0 to 1 nor None"),
+        (replace(STEP, score=float("nan")), "score is nan"),
+        (replace(STEP, score=True), "score is True"),
+        (replace(STEP, score="high"), "score is 'high'"),
     ],
 )
 def test_steps(answer: Any, said: str) -> None:
@@ -67,9 +71,9 @@ def test_steps(answer: Any, said: str) -> None:
 
 def test_numbers_of_numpy_are_numbers() -> None:
     for number in (np.float64(0.5), np.float32(0.5), 1, np.int64(1)):
-        reward = sound_step(replace(STEP, reward=number)).reward
-        assert type(reward) is float
-        assert reward == number
+        step = sound_step(replace(STEP, reward=number, score=number))
+        assert type(step.reward) is type(step.score) is float
+        assert step.reward == step.score == number
 
 
 class LyingOracle(ToyEnv):

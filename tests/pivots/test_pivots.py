@@ -70,5 +70,9 @@ def test_summary_counts_what_happened() -> None:
     assert summary.recovered.mean == pytest.approx(1 / 2)
     assert summary.wasted_turns.mean == 2
     assert summary.by_type["t"].n == 3
+    assert summary.score is None
+    assert "score" not in summary.as_dict()
+    good.score, spoilt.score, recovered.score, stopped.score = 1.0, 0.25, 1.0, 0.0
+    assert summarise([good, spoilt, recovered, stopped]).as_dict()["score"]["mean"] == 0.75
     with pytest.raises(RecordError, match="no episode has an outcome"):
         summarise([stopped])

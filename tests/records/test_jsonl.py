@@ -79,6 +79,7 @@ def episodes(draw: st.DrawFn) -> Episode:
         turns=draw(turns()),
         stop=draw(st.sampled_from(StopReason)),
         success=draw(st.none() | st.booleans()),
+        score=draw(st.sampled_from([None, 0.0, 0.25])),
         kind=draw(st.sampled_from(EpisodeKind)),
         forked_from=draw(st.none() | st.just(Fork("p", 3))),
         attempt=draw(st.sampled_from([Attempt(), Attempt(2, ("look",), "c")])),
@@ -201,6 +202,7 @@ def test_appending_after_a_crash_keeps_every_whole_line_and_the_torn_bytes(tmp_p
                 ({"final_distance": "3"}, "final_distance is '3', of type str"),
                 ({"final_distance": True}, "final_distance is True"),
                 ({"success": 1}, "success is 1, of type int"),
+                ({"score": "high"}, "score is 'high', of type str"),
                 ({"turns": [{"observation": {"text": ""}, "action": 5}]}, "turn 0: action is 5"),
                 ({"turns": [{"observation": {"text": ["a"]}}]}, "observation.text is"),
             ]

@@ -1,14 +1,23 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from turnpoint.prompts import PromptSettings
-from turnpoint.records import Attempt, Episode, StopReason
+from turnpoint.records import Attempt, Episode, Step, StopReason
 from turnpoint.rollouts import RolloutSettings, Start
-from turnpoint.testing import crashing_suite, hanging_suite, replay_suite, toy_suite
+from turnpoint.testing import (
+    ToyEnv,
+    ToySettings,
+    ToySuite,
+    crashing_suite,
+    hanging_suite,
+    replay_suite,
+    toy_suite,
+)
 from turnpoint.testing.harness import make_rollouts, random_agent
 from turnpoint.testing.scripted_policy import EOS, ScriptedPolicy
 
@@ -44,6 +53,21 @@ def test_every_episode_ends_with_a_reason_and_consistent_turns() -> None:
             assert turn.response_ids[-1] == EOS
             assert turn.executed == (turn.action or "")
     assert any(not turn.valid for episode in episodes for turn in episode.turns)
+
+
+class Graded(ToyEnv):
+    """Half of the task is done until all of it is."""
+
+    def step(self, action: str) -> Step:
+        step = super().step(action)
+        return replace(step, score=1.0 if step.success else 0.5)
+
+
+def test_the_score_after_the_last_turn_is_the_episodes() -> None:
+    episodes, _ = play(ToySuite(ToySettings(rooms=2, max_turns=8), Graded))
+    assert {(e.stop, e.score) for e in episodes} == {(StopReason.SUCCESS, 1.0), (StopReason.MAX_TURNS, 0.5)}
+    plain, _ = play(toy_suite())
+    assert {episode.score for episode in plain} == {None}
 
 
 def test_results_do_not_depend_on_how_many_calls_finish_together() -> None:

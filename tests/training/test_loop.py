@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from turnpoint.config import ConfigError
-from turnpoint.records import read_episodes
+from turnpoint.records import Episode, Group, StopReason, Task, read_episodes
 from turnpoint.training.checkpoint import list_checkpoints
-from turnpoint.training.loop import Trainer
+from turnpoint.training.loop import Trainer, rollout_metrics
 from turnpoint.training.metrics import open_loggers, read_metrics
 from turnpoint.training.outcome import outcome_lines
 from turnpoint.training.view import View
@@ -35,6 +35,19 @@ def all_episodes(folder: Path):
             episode.seconds = 0.0
         found[path.relative_to(folder).as_posix()] = episodes
     return found
+
+
+def test_the_mean_score_is_a_metric_where_there_are_scores() -> None:
+    task = Task("t", "toy")
+    episodes = [
+        Episode("a", task, stop=StopReason.SUCCESS, success=True, score=1.0),
+        Episode("b", task, stop=StopReason.MAX_TURNS, success=False, score=0.0),
+        Episode("c", task, stop=StopReason.ENV_ERROR, score=0.5),
+    ]
+    assert rollout_metrics([Group(task, episodes)])["score"] == 0.5
+    for episode in episodes:
+        episode.score = None
+    assert "score" not in rollout_metrics([Group(task, episodes)])
 
 
 def test_a_run_leaves_everything_behind(tmp_path: Path, make_run) -> None:

@@ -73,6 +73,18 @@ def test_random_agents_where_nothing_is_listed(settings: dict[str, Any]) -> None
     assert len({turn.executed for turn in turns}) > 5
 
 
+def test_scores_are_told_where_the_environment_gives_them() -> None:
+    found = CliRunner().invoke(app, ["eval", "webshop", "eval.tasks=20", "--agent", "random", "--json"])
+    assert found.exit_code == 0, found.output
+    figures = json.loads(found.stdout)
+    assert figures["success"]["mean"] <= figures["score"]["mean"] < 1
+    assert figures["score"]["n"] == figures["success"]["n"]
+    told = CliRunner().invoke(app, ["eval", "webshop", "eval.tasks=5", "--agent", "oracle"])
+    assert "mean score: 100.0% [100.0%, 100.0%]" in told.output
+    other = CliRunner().invoke(app, ["eval", "household", "eval.tasks=5", "--agent", "oracle"])
+    assert "score" not in other.output
+
+
 def test_the_command(tmp_path: Path) -> None:
     path = tmp_path / "episodes.jsonl"
     done = CliRunner().invoke(

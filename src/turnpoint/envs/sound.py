@@ -74,7 +74,7 @@ def sound_observation(found: Any) -> Observation:
 
 
 def sound_step(found: Any) -> Step:
-    """The same step, its reward a plain float. Raises ``Nonsense``."""
+    """The same step, its reward and score plain floats. Raises ``Nonsense``."""
     if not isinstance(found, Step):
         raise Nonsense(f"the environment answered with {_short(found)}, which is no Step")
     sound_observation(found.observation)
@@ -89,7 +89,12 @@ def sound_step(found: Any) -> Step:
         value: Any = getattr(found, name)
         if not (value is None or isinstance(value, bool)) or value not in allowed:
             raise Nonsense(f"'{name}' is {_short(value)}, not one of {', '.join(map(str, allowed))}")
-    return replace(found, reward=float(reward))
+    score: Any = found.score
+    if score is not None:
+        if isinstance(score, bool) or not isinstance(score, numbers.Real) or not 0 <= score <= 1:
+            raise Nonsense(f"the score is {_short(score)}, neither a number from 0 to 1 nor None")
+        score = float(score)
+    return replace(found, reward=float(reward), score=score)
 
 
 def _whole(value: Any) -> bool:

@@ -28,6 +28,8 @@ class EpisodeSummary:
     """Share of turns that repeat an action already taken in the same environment state."""
     stops: dict[str, int]
     """Episodes by stop reason, those without an outcome included."""
+    score: Interval | None = None
+    """Mean ``Episode.score``; None where the environment gives none."""
     pivot_rate: Interval | None = None
     """Share of episodes with an oracle pivot; None without oracle distances."""
     recovered: Interval | None = None
@@ -39,6 +41,7 @@ class EpisodeSummary:
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON."""
         optional = {
+            "score": self.score,
             "pivot_rate": self.pivot_rate,
             "recovered": self.recovered,
             "wasted_turns": self.wasted_turns,
@@ -64,6 +67,7 @@ def summarise(episodes: Sequence[Episode]) -> EpisodeSummary:
         raise RecordError(f"no episode has an outcome; stop reasons: {dict(stops)}")
     turns = [turn for episode in ended for turn in episode.turns]
     types = sorted({episode.task.type for episode in ended})
+    scored = [(episode, score) for episode in ended if (score := episode.score) is not None]
     measured = [episode for episode in ended if episode.distances_known]
     pivotal = [episode for episode in measured if first_oracle_pivot(episode) is not None]
     failed = [episode for episode in pivotal if not episode.success]
@@ -79,6 +83,7 @@ def summarise(episodes: Sequence[Episode]) -> EpisodeSummary:
         ineffective_rate=_share([not turn.effective for turn in turns]),
         repeated_rate=_share([flag for episode in ended for flag in _repeats(episode)]),
         stops=dict(sorted(stops.items())),
+        score=_rate([e for e, _ in scored], [score for _, score in scored]) if scored else None,
         pivot_rate=_rate(measured, [float(first_oracle_pivot(e) is not None) for e in measured])
         if measured
         else None,

@@ -39,7 +39,7 @@ def _shared(new: tuple[Any, ...], old: tuple[Any, ...]) -> int:
 _NUMBER = (int, float)
 _EPISODE = {
     "id": str, "success": bool, "step": int, "distances_known": bool, "final_distance": _NUMBER, "seconds": _NUMBER,
-    "lesson": str, "summary": str, "error": str, "info": dict,
+    "score": _NUMBER, "lesson": str, "summary": str, "error": str, "info": dict,
 }  # fmt: skip
 _TASK = {"id": str, "env": str, "instruction": str, "type": str, "domain": str, "seed": int, "data": dict}
 _TURN = {"response": str, "action": str, "executed": str, "hint": str, "distance": _NUMBER}
@@ -201,6 +201,7 @@ def episode_to_dict(episode: Episode) -> dict[str, Any]:
             "kind": episode.kind.value,
             "stop": episode.stop.value if episode.stop else None,
             "success": episode.success,
+            "score": episode.score,
             "step": episode.step or None,
             "forked_from": {"episode": fork.episode, "turn": fork.turn} if fork else None,
             "attempt": _drop_empty(
@@ -275,6 +276,7 @@ def _episode_from_dict(data: dict[str, Any]) -> Episode:
         turns=turns,
         stop=StopReason(data["stop"]) if data.get("stop") else None,
         success=data.get("success"),
+        score=data.get("score"),
         kind=EpisodeKind(data.get("kind", "rollout")),
         forked_from=Fork(fork["episode"], fork["turn"]) if fork else None,
         attempt=Attempt(attempt.get("index", 0), tuple(attempt.get("remarks", ())), attempt.get("chain", "")),

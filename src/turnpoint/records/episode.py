@@ -165,6 +165,8 @@ class Episode:
     """None only while the episode is being played."""
     success: bool | None = None
     """None where the episode has no outcome."""
+    score: float | None = None
+    """``Step.score`` after the last turn; None where the environment gives none."""
     kind: EpisodeKind = EpisodeKind.ROLLOUT
     forked_from: Fork | None = None
     attempt: Attempt = field(default_factory=Attempt)

@@ -57,3 +57,5 @@ class Step:
     """Set on the last step; None while the episode is open or where success is not defined."""
     effective: bool = True
     """False if the environment did not understand or could not execute the action."""
+    score: float | None = None
+    """How well the task is done so far, from 0 to 1, where the environment knows finer grades than success."""

@@ -162,6 +162,7 @@ class Rollouts:
             step = await env.execute(turn)
             generated += 1
             observation = episode.final_observation = step.observation
+            episode.score = step.score
             if step.done:
                 return await self._finish(episode, env, step)
             reason = None if after_turn is None else await after_turn(episode)

@@ -272,10 +272,12 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, Any]:
     turns = [turn for episode in episodes for turn in episode.new_turns]
     branch_turns = sum(len(branch.turns) for group in groups for branch in group.branches)
     ended = [episode for episode in episodes if episode.stop is not None and episode.stop.has_outcome]
+    scores = [episode.score for episode in ended if episode.score is not None]
     return {
         "episodes": len(episodes),
         "success": float(np.mean([bool(e.success) for e in ended])) if ended else None,
         "reward": float(np.mean([e.total_reward for e in ended])) if ended else None,
+        **({"score": float(np.mean(scores))} if scores else {}),  # only some environments give one
         "turns": float(np.mean([len(e.turns) for e in episodes])) if episodes else 0.0,
         "interactions": len(turns) + branch_turns,
         "invalid": float(np.mean([not t.valid for t in turns])) if turns else 0.0,

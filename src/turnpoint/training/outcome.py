@@ -66,6 +66,8 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
         f"  {name or 'all tasks'}: {interval_text(value)} (n={value['n']})"
         for name, value in summary["by_type"].items()
     ]
+    if "score" in summary:
+        lines.append(f"mean score: {interval_text(summary['score'])}")
     turns = summary["turns"]
     lines.append(f"mean turns: {turns['mean']:.1f} [{turns['low']:.1f}, {turns['high']:.1f}]")
     for k, value in summary.get("success_at", {}).items():

@@ -88,6 +88,7 @@ def _play(suite: EnvSuite, env: Env, episode: Episode, choose: Chooser, measure:
             turn.reward, turn.done, turn.effective = step.reward, step.done, step.effective
             episode.turns.append(turn)
             observation = episode.final_observation = step.observation
+            episode.score = step.score
             if step.done:
                 reason = StopReason.SUCCESS if step.success else StopReason.FAILURE
                 end_episode(episode, reason, success=bool(step.success))

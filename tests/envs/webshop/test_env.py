@@ -84,11 +84,20 @@ def test_a_purchase_ends_the_episode_with_its_score() -> None:
     assert step.done
     assert 0 < env.score() < 1
     assert step.reward == 10.0 * env.score()
+    assert step.score == env.score()
     assert step.success is False
     assert step.observation.text.endswith(f"[SEP] {env.score()}")
     assert step.observation.admissible == ()
     again = env.step("click[back to search]")
     assert (again.done, again.success, again.reward, again.effective) == (True, False, 0.0, False)
+    assert again.score == step.score
+
+
+def test_before_a_purchase_the_score_is_zero(generated: WebShopSuite) -> None:
+    env = generated.make()
+    env.reset(generated.tasks("train")[0])
+    assert env.step("search[cotton]").score == 0.0
+    assert env.step("buy it").score == 0.0
 
 
 @pytest.mark.parametrize(

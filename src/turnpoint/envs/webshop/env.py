@@ -58,13 +58,13 @@ class WebShopEnv:
         after = None if state.page == "done" else desk.play.after(state, action)
         if after is None:
             done = state.page == "done"
-            return Step(self._observation(), 0.0, done, self._success() if done else None, effective=False)
+            return self._step(0.0, self._success() if done else None, effective=False)
         self._now = Snapshot(desk, after, seen.with_page(after))
         if after.page != "done":
-            return Step(self._observation(), 0.0, False)
-        score, success = desk.play.score(after).total, self._success()
-        paid = score if self._settings.reward == "score" else float(success)
-        return Step(self._observation(), self._settings.success_reward * paid, True, success)
+            return self._step(0.0)
+        success = self._success()
+        paid = self.score() if self._settings.reward == "score" else float(success)
+        return self._step(self._settings.success_reward * paid, success)
 
     def snapshot(self) -> Snapshot:
         """The whole state; it keeps its goal alive and fits every copy of the environment."""
@@ -116,6 +116,9 @@ class WebShopEnv:
     def _success(self) -> bool:
         desk, state, _ = self._current()
         return desk.play.score(state).total == 1.0
+
+    def _step(self, reward: float, success: bool | None = None, *, effective: bool = True) -> Step:
+        return Step(self._observation(), reward, success is not None, success, effective, self.score())
 
     def _observation(self) -> Observation:
         desk, state, _ = self._current()
