@@ -341,6 +341,19 @@ def test_workers_are_used_again_in_the_next_step_and_ended_at_last() -> None:
     assert all(handle.dead for handle in handles)
 
 
+def test_a_call_that_meets_the_end_of_its_worker_starts_no_other_one() -> None:
+    """A call that was given up may still be under way when the run ends."""
+    settings = ToySettings()
+    workers = workers_for(settings)
+    env = RemoteEnv(workers)
+    env.reset(settings.build().tasks("train")[0])
+    workers.close()
+    with pytest.raises(WorkerLost, match="the environment workers of this run are closed"):
+        env.step("go left")
+    assert workers.counts()["env_workers/started"] == 1
+    assert workers._all == []
+
+
 class Locked(ToyEnv):
     """Its snapshots cannot leave the process."""
 

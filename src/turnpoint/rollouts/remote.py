@@ -121,6 +121,7 @@ class EnvWorkers:
         self.count, self.seconds = count, seconds
         self._idle: list[Handle] = []
         self._all: list[Handle] = []
+        self._closed = False
         self._lock = threading.Condition()
         self._counts: Counter[str] = Counter()
 
@@ -140,11 +141,16 @@ class EnvWorkers:
         """An idle worker, or a new one, which may still be starting; waits where all are in use.
 
         Those in use come back by themselves, since no call of theirs is without a limit. Raises ``EnvError`` if none
-        does.
+        does, and after ``close``.
         """
         with self._lock:
             longest = START_SECONDS + (self.seconds or 0.0)
-            if not self._lock.wait_for(lambda: self._idle or len(self._all) < self.count, longest):
+            room = self._lock.wait_for(
+                lambda: self._closed or self._idle or len(self._all) < self.count, longest
+            )
+            if self._closed:
+                raise EnvError("the environment workers of this run are closed")
+            if not room:
                 raise EnvError(f"none of the {self.count} environment workers came back within {longest:g} s")
             if self._idle:
                 return self._idle.pop()
@@ -203,9 +209,11 @@ class EnvWorkers:
             return {f"env_workers/{name}": float(self._counts[name]) for name in COUNTS}
 
     def close(self) -> None:
-        """End all workers; may be called twice."""
+        """End all workers, for good; may be called twice."""
         with self._lock:
             handles, self._all, self._idle = self._all, [], []
+            self._closed = True
+            self._lock.notify_all()
         for handle in handles:
             handle.kill()
 
