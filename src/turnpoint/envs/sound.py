@@ -91,7 +91,7 @@ def sound_step(found: Any) -> Step:
             raise Nonsense(f"'{name}' is {_short(value)}, not one of {', '.join(map(str, allowed))}")
     score: Any = found.score
     if score is not None:
-        if isinstance(score, bool) or not isinstance(score, numbers.Real) or not 0 <= score <= 1:
+        if isinstance(score, bool) or not isinstance(score, numbers.Real) or not 0 <= float(score) <= 1:
             raise Nonsense(f"the score is {_short(score)}, neither a number from 0 to 1 nor None")
         score = float(score)
     return replace(found, reward=float(reward), score=score)

@@ -36,17 +36,18 @@ def _shared(new: tuple[Any, ...], old: tuple[Any, ...]) -> int:
     return count
 
 
+_Types = Mapping[str, type | tuple[type, ...]]
 _NUMBER = (int, float)
-_EPISODE = {
+_EPISODE: _Types = {
     "id": str, "success": bool, "step": int, "distances_known": bool, "final_distance": _NUMBER, "seconds": _NUMBER,
     "score": _NUMBER, "lesson": str, "summary": str, "error": str, "info": dict,
 }  # fmt: skip
 _TASK = {"id": str, "env": str, "instruction": str, "type": str, "domain": str, "seed": int, "data": dict}
-_TURN = {"response": str, "action": str, "executed": str, "hint": str, "distance": _NUMBER}
+_TURN: _Types = {"response": str, "action": str, "executed": str, "hint": str, "distance": _NUMBER}
 _OBSERVATION = {"text": str, "state_key": str}
 
 
-def _check_types(data: dict[str, Any], types: Mapping[str, type | tuple[type, ...]], where: str = "") -> None:
+def _check_types(data: dict[str, Any], types: _Types, where: str = "") -> None:
     """Raises ``ValueError`` for a value that is there and of another type: figures and pages rely on these."""
     for name, allowed in types.items():
         value = data.get(name)
