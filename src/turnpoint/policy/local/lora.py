@@ -148,7 +148,7 @@ class Adapters:
 @torch.no_grad()
 def _merge(base: Tensor, layer: Any) -> Tensor:
     """The weight of an adapted layer with its adapter in it, in the precision of ``base``."""
-    delta = layer.get_delta_weight(ADAPTER)
+    delta: Tensor = layer.get_delta_weight(ADAPTER)
     return (base.float() + delta.float()).to(base.dtype)
 
 
