@@ -70,6 +70,17 @@ def test_wrong_use_is_said_with_code_2(episodes: Path, arguments: list[str], wor
     assert episodes.read_bytes() == before
 
 
+def test_without_an_episode_no_page_is_written_over_another(tmp_path: Path) -> None:
+    broken = {"version": 1, "id": "x", "task": {"id": "t", "env": "e", "type": 5}, "turns": []}
+    (tmp_path / "e.jsonl").write_text(json.dumps(broken) + "\n")
+    (tmp_path / "e.html").write_text("an earlier page")
+    result = inspect(tmp_path / "e.jsonl")
+    assert result.exit_code == 2
+    assert "there is no episode to show" in result.output
+    assert "task.type is 5" in result.output
+    assert (tmp_path / "e.html").read_text() == "an earlier page"
+
+
 def test_without_a_terminal_there_is_nothing_to_draw_on(episodes: Path) -> None:
     pytest.importorskip("textual")
     result = inspect(episodes, "--terminal")

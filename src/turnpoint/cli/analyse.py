@@ -101,7 +101,7 @@ def _with_model(
             f"--ask needs a run whose model can be asked; {folder} is none, name one with --run"
         )
     run = open_run(folder, [], checkpoint)
-    failed = (e for e in EpisodeStream(sources_of(path, part)) if e.success is False and e.turns)
+    failed = (e for e in EpisodeStream(sources_of(path, part)) if _counted_failure(e))
     chosen = list(islice(_with_gold(failed, run.suite), limit))
     told = (e for e in EpisodeStream(sources_of(path, part)) if e.attempt.remarks and e.turns)
     remarked = list(islice(_with_gold(told, run.suite), limit))
@@ -113,6 +113,12 @@ def _with_model(
             for g in gains_by_turn(gains, threshold)
         ],
     }
+
+
+def _counted_failure(episode: Episode) -> bool:
+    from turnpoint.pivots.counted import why_not_counted
+
+    return why_not_counted(episode) is None and not episode.success and bool(episode.turns)
 
 
 def measured(episodes: Iterable[Episode], suite: EnvSuite) -> Iterator[Episode]:

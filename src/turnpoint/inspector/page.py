@@ -13,6 +13,7 @@ from typing import Any
 from turnpoint.inspector.assets import bundle, content_policy, templates, write_atomically
 from turnpoint.inspector.store import Piece, Plan, Progress, load
 from turnpoint.inspector.text import clip_note, script_json
+from turnpoint.records import RecordError
 
 _STYLE = ("base.css", "episode.css", "inspector.css")
 _SCRIPT = (
@@ -79,7 +80,10 @@ def data_file(piece: str, details: Sequence[Json | None]) -> str:
 
 
 def write_page(plan: Plan, out: Path, progress: Progress | None = None) -> Written:
-    """Write the page to ``out``; large runs get a folder ``<name>_data`` beside it."""
+    """Write the page to ``out``; large runs get a folder ``<name>_data`` beside it.
+
+    Raises ``RecordError``, and writes nothing, if there is no episode to show.
+    """
     folder = out.with_name(f"{out.stem}_data")
     writer = _Writer(folder)
     summaries: list[Json] = []
@@ -93,6 +97,9 @@ def write_page(plan: Plan, out: Path, progress: Progress | None = None) -> Writt
         done += len(piece.refs)
         if progress is not None:
             progress(done, plan.episodes)
+    if not summaries:
+        found = [*plan.notes, *problems]
+        raise RecordError(f"there is no episode to show; {found[0] if found else 'nothing was recorded there'}")
     inline = writer.finish()
     write_atomically(out, render_page(plan, summaries, problems, inline, f"{folder.name}/"))
     return Written(out, None if inline is not None else folder, len(summaries), [*plan.notes, *problems])
