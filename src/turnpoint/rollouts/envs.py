@@ -156,7 +156,7 @@ class EnvCopy:
             limit = None  # a worker has its own, in which the start of another after its death does not count
         with self._pool.sampler.waiting():
             async with self._pool.places:
-                answer = self._worker.start(_attempt, function, *arguments)
+                answer: asyncio.Future[T] = self._worker.start(_attempt, function, *arguments)
                 try:
                     # Not asyncio.timeout: an answer that was there in time counts even if the loop was busy then.
                     await asyncio.wait([answer], timeout=limit)
