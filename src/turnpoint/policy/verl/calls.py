@@ -12,7 +12,7 @@ from uuid import uuid4
 import ray
 from verl.workers.rollout.replica import TokenOutput
 
-from turnpoint.policy.verl.engine import VerlEngine
+from turnpoint.policy.verl.engine import VerlEngine, says_engine_is_dead
 from turnpoint.policy.verl.errors import EngineError
 
 _LOST = (ray.exceptions.RayActorError, TimeoutError, asyncio.TimeoutError)
@@ -97,7 +97,7 @@ class Calls:
             if error is None:
                 finished.append((ticket, future.result()))
                 del self._open[ticket]
-            elif isinstance(error, _LOST):
+            elif isinstance(error, _LOST) or says_engine_is_dead(error):
                 lost[ticket] = error
             else:
                 what = f"refused a call of {len(call.prompt_ids)} tokens: {error}"

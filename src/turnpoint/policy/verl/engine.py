@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import concurrent.futures
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import ray
@@ -24,6 +26,28 @@ from turnpoint.policy.verl.settings import VerlPolicySettings
 _POOL = "turnpoint"
 _ALIVE_SECONDS = 30.0
 """How long a server may take to say that it is alive."""
+
+
+def says_engine_is_dead(error: BaseException) -> bool:
+    """Whether a server that lives answered that the process which computes for it is gone.
+
+    Known by the name of vLLM's exception, since vLLM need not be installed where this runs.
+    """
+    return isinstance(error, ray.exceptions.RayTaskError) and "EngineDeadError" in str(error)
+
+
+def _has_lost_engine(server: Any) -> bool:
+    """Runs in a server's process: vLLM's engine keeps there whether the process that computes is gone."""
+    return bool(getattr(getattr(server, "engine", None), "errored", False))
+
+
+def _end(servers: Sequence[Any]) -> None:
+    """Kill servers and wait until Ray knows it: their names are taken until then."""
+    for server in servers:
+        ray.kill(server)
+    for server in servers:
+        with suppress(ray.exceptions.RayError):
+            ray.get(server.__ray_ready__.remote(), timeout=_ALIVE_SECONDS)
 
 
 class VerlEngine:
@@ -144,15 +168,13 @@ class VerlEngine:
         return len(dead)
 
     def _alive(self, replica: Any) -> bool:
-        try:
-            ray.get([server.__ray_ready__.remote() for server in replica.servers], timeout=_ALIVE_SECONDS)
-        except ray.exceptions.GetTimeoutError:
-            for server in replica.servers:
-                ray.kill(server)
-            return False
-        except ray.exceptions.RayError:
-            return False
-        return True
+        """Whether all its servers answer and none has lost its engine; if not, they are ended."""
+        with suppress(ray.exceptions.RayError):
+            asked = [server.__ray_call__.remote(_has_lost_engine) for server in replica.servers]
+            if not any(ray.get(asked, timeout=_ALIVE_SECONDS)):
+                return True
+        _end(replica.servers)
+        return False
 
     async def _restart(self, number: int) -> None:
         manager = self.servers

@@ -20,6 +20,20 @@ _GATHER = 0.01
 """Seconds that calls may take to arrive before a batch is sampled."""
 
 
+class EngineDeadError(Exception):
+    """As vLLM's of that name: the process that computes is gone, its server lives."""
+
+
+class DeadEngine:
+    """In the place of an engine that is gone."""
+
+    errored = True
+
+    def advance(self) -> list[tuple[int, Sample]]:
+        """Nothing finishes any more."""
+        return []
+
+
 class CpuServer:
     """Answers ``generate`` as verl's own servers do; calls that arrive together are sampled as one batch.
 
@@ -34,7 +48,7 @@ class CpuServer:
         self.model = load.load_model(folder, torch.float32).eval()
         eos = load.end_of_turn_ids(self.model, load.load_tokenizer(folder, self.model))
         self.context = config.max_model_len or load.context_length(self.model.config, None)
-        self.engine = Engine(
+        self.engine: Engine | DeadEngine = Engine(
             Network(self.model, torch.device("cpu")),
             eos,
             context=self.context,
@@ -54,10 +68,11 @@ class CpuServer:
         self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any], **_: Any
     ) -> TokenOutput:
         """Sample after ``prompt_ids``, or score them if ``prompt_logprobs`` is set."""
+        engine = self._living_engine()
         prompt = [int(token) for token in prompt_ids]
         if sampling_params.get("prompt_logprobs") is not None:
             return self._score(prompt, int(sampling_params["prompt_logprobs"]))
-        sample = await self._sample(prompt, sampling_params)
+        sample = await self._sample(engine, prompt, sampling_params)
         return TokenOutput(
             token_ids=list(sample.token_ids),
             log_probs=list(sample.logprobs) if sampling_params.get("logprobs") else None,
@@ -65,7 +80,12 @@ class CpuServer:
             extra_fields={"global_steps": self.global_steps},
         )
 
-    async def _sample(self, prompt: list[int], params: dict[str, Any]) -> Sample:
+    def _living_engine(self) -> Engine:
+        if isinstance(self.engine, DeadEngine):
+            raise EngineDeadError("the engine of this server is gone")
+        return self.engine
+
+    async def _sample(self, engine: Engine, prompt: list[int], params: dict[str, Any]) -> Sample:
         longest = params.get("max_tokens") or self.config.response_length
         sampling = Sampling(
             temperature=float(params.get("temperature", 1.0)),
@@ -75,7 +95,7 @@ class CpuServer:
         )
         request = SampleRequest(tuple(prompt), int(params.get("seed") or 0), sampling)
         future: asyncio.Future[Sample] = asyncio.get_running_loop().create_future()
-        self._waiting[self.engine.submit(request)] = future
+        self._waiting[engine.submit(request)] = future
         if self._pump is None or self._pump.done():
             self._pump = asyncio.create_task(self._run())
         return await future
@@ -108,11 +128,12 @@ class CpuServer:
         """Take over the trainer's weights, all of them."""
         while self._waiting:
             await asyncio.sleep(_GATHER)
+        engine = self._living_engine()
         missing, unexpected = self.model.load_state_dict(named, strict=False)
         tied = [name for name in missing if "lm_head" in name and self.model.config.tie_word_embeddings]
         if unexpected or len(missing) > len(tied):
             raise ValueError(f"weights of another model: missing {missing}, unexpected {unexpected}")
-        self.engine.forget()
+        engine.forget()
         self.global_steps = global_steps
         self.updates += 1
 
@@ -121,6 +142,13 @@ class CpuServer:
 
     sleep = wake_up = clear_kv_cache = release_kv_cache = resume_kv_cache = do_nothing
     abort_all_requests = resume_generation = start_profile = stop_profile = do_nothing
+
+    def lose_engine(self) -> None:
+        """As if the process that computes died below this one: calls fail, and new ones too; for tests."""
+        self.engine = DeadEngine()
+        for future in self._waiting.values():
+            future.set_exception(EngineDeadError("the engine of this server died"))
+        self._waiting.clear()
 
     async def hang(self, seconds: float) -> None:
         """Block everything for so long; for tests of time limits."""
