@@ -67,6 +67,31 @@ def test_a_folder_is_as_good_as_its_archive(archive: Path, tmp_path: Path) -> No
     assert first["splits"] == second["splits"]
 
 
+def test_splits_that_are_prepared_one_by_one_are_all_pinned(archive: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(archive) as packed:
+        packed.extractall(tmp_path / "unpacked")
+    whole = prepare_games(archive, tmp_path / "whole")
+    out, (root,) = tmp_path / "out", (tmp_path / "unpacked").iterdir()
+    prepare_games(root / "train", out)
+    assert not GameFolder(out, {"train": "train"} | {"valid": "valid_seen"}).pinned
+    assert list(prepare_games(root / "valid_seen", out)["splits"]) == ["valid_seen"]
+    assert GameFolder(out, FOLDERS).pinned
+    assert json.loads((out / "manifest.json").read_text())["splits"] == whole["splits"]
+    changed = next((out / "train").rglob("game.tw-pddl"))
+    changed.write_text(game(walkthrough=["look"]))
+    with pytest.raises(EnvDataError, match="not those that were prepared"):
+        GameFolder(out, FOLDERS)
+
+
+def test_a_split_of_two_sources_is_refused(archive: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    prepare_games(archive, out)
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as made:
+        made.writestr("train/pick_and_place_simple-Mug-None-Desk-7/trial_1/game.tw-pddl", game())
+    with pytest.raises(EnvDataError, match="comes from somewhere else"):
+        prepare_games(tmp_path / "other.zip", out)
+
+
 def test_a_changed_game_is_noticed(archive: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     prepare_games(archive, out)

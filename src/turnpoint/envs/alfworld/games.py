@@ -120,7 +120,7 @@ class GameFolder:
         ]
 
     def _check_manifest(self) -> bool:
-        """Whether the folder was prepared; raises ``EnvDataError`` if its games are not those any more."""
+        """Whether both splits are pinned; raises ``EnvDataError`` if their games are not those any more."""
         file = self.root / MANIFEST
         if not file.is_file():
             return False
@@ -132,4 +132,4 @@ class GameFolder:
                     f"games: the files under '{self.root / folder}' are not those that were prepared "
                     f"({MANIFEST} says {pin['games']} games, sha256 {pin['sha256'][:12]}...); prepare them again"
                 )
-        return True
+        return all(folder in pins for folder in self.folders.values())

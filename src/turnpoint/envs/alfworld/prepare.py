@@ -30,8 +30,8 @@ _LEFT_OUT = ("movable", "Sliced")
 def prepare_games(source: Path, folder: Path) -> dict[str, Any]:
     """Copy all playable games of ``source`` (a zip file or a folder) to ``folder/SPLIT/TASK/TRIAL/game.tw-pddl``.
 
-    Gives counts and hashes by split, also written to ``folder/manifest.json``; games that ALFWorld leaves out
-    (unsolvable, movable receptacles, sliced objects) are counted. Raises ``EnvDataError`` if there is no game, one is
+    Gives counts and hashes by split, also written to ``folder/manifest.json``, where splits that were prepared before
+    keep theirs; games that ALFWorld leaves out (unsolvable, movable receptacles, sliced objects) are counted. Raises ``EnvDataError`` if there is no game, one is
     damaged, or ``folder`` holds other games already.
     """
     hashes: dict[str, dict[str, str]] = {}
@@ -49,8 +49,20 @@ def prepare_games(source: Path, folder: Path) -> dict[str, Any]:
     if not hashes:
         raise EnvDataError(f"{source}: holds no playable {FILE_NAME}; give ALFWorld's json_2.1.*_tw-pddl.zip")
     facts = _facts(source, folder, hashes, grammars, left_out)
-    (folder / MANIFEST).write_text(json.dumps(facts, indent=1) + "\n")
+    _refuse_strangers(folder, hashes)
+    manifest = folder / MANIFEST
+    others = json.loads(manifest.read_text())["splits"] if manifest.is_file() else {}
+    pins = dict(sorted({**others, **facts["splits"]}.items()))
+    manifest.write_text(json.dumps(facts | {"splits": pins}, indent=1) + "\n")
     return facts
+
+
+def _refuse_strangers(folder: Path, hashes: dict[str, dict[str, str]]) -> None:
+    """A split's pin is of what it was prepared from: another game in its folder would break it."""
+    for split, names in hashes.items():
+        for path in (folder / split).rglob(FILE_NAME):
+            if path.relative_to(folder / split).as_posix() not in names:
+                raise EnvDataError(f"{path} comes from somewhere else; choose an empty folder")
 
 
 def _facts(

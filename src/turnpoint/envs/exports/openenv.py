@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 LONGEST_ACTION = 1_000_000
 """Characters of an action."""
+MOST_LISTED = 10_000
+"""Tasks that a list of all of a split may have."""
 _START_SECONDS = 60.0
 
 
@@ -127,7 +129,12 @@ def _classes(suite: EnvSuite) -> tuple[type, type, type]:
             return [self.get_task(split, index) for index in range(self.num_tasks(split))[start:stop]]
 
         def list_tasks(self, split: str) -> list[dict[str, Any]]:
-            return self.get_task_range(split, 0, 1000)
+            if self.num_tasks(split) > MOST_LISTED:
+                raise EnvError(
+                    f"split '{split}' has {self.num_tasks(split)} tasks, and at most {MOST_LISTED} are listed at once; "
+                    "ask for a range of them"
+                )
+            return self.get_task_range(split)
 
     return TextAction, TextObservation, TurnpointEnvironment
 
