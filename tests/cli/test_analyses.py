@@ -173,6 +173,25 @@ def test_diagnose_samples_as_in_training_and_learns_from_first_attempts_alone(
     assert shown == [[e.id for e in episodes], [e.id for e in episodes[:3]]]
 
 
+def test_diagnose_says_why_a_teacher_never_answered(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from turnpoint.cli import runs
+    from turnpoint.pivots.detectors import DetectorFailure
+    from turnpoint.pivots.detectors.report import ReportDetector
+
+    async def fail(self, episode):
+        raise DetectorFailure("teacher: unreachable", "connection refused")
+
+    usual = runs.open_run
+    monkeypatch.setattr(runs, "open_run", lambda *a, **k: usual(*a, **{**k, "initial": True}))
+    monkeypatch.setattr(ReportDetector, "recorded", lambda self, episode: None)
+    monkeypatch.setattr(ReportDetector, "detect", fail)
+    said = call("diagnose", run, "--ask", "--detector", "report").stderr
+    assert "report: teacher: unreachable: 8" in said
+    assert "connection refused" in said
+    assert "--ask asks" not in said
+    assert "nothing on record for hinted; --ask asks" in call("diagnose", run, "--detector", "hinted").stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

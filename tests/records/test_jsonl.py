@@ -205,6 +205,14 @@ def test_appending_after_a_crash_keeps_every_whole_line_and_the_torn_bytes(tmp_p
                 ({"score": "high"}, "score is 'high', of type str"),
                 ({"turns": [{"observation": {"text": ""}, "action": 5}]}, "turn 0: action is 5"),
                 ({"turns": [{"observation": {"text": ["a"]}}]}, "observation.text is"),
+                ({"turns": [{"observation": {"text": None}}]}, "lacks 'text'"),
+                ({"turns": [{"observation": {"text": ""}, "scores": {"teacher": [None]}}]}, "teacher holds"),
+                (
+                    {"turns": [{"observation": {"text": ""}, "messages": {"new": [{"role": 1}]}}]},
+                    "message.role",
+                ),
+                ({"pivots": [{"turn": "1", "source": "x"}]}, "pivot.turn is '1'"),
+                ({"attempt": {"index": "1"}}, "attempt.index is '1'"),
             ]
         ),
     ],
@@ -218,3 +226,22 @@ def test_bad_lines_name_file_line_and_reason(tmp_path: Path, line: str, reason: 
     reader = EpisodeReader(path, strict=False)
     assert [e.id for e in reader] == ["b"]
     assert len(reader.report.problems) == 1
+
+
+def test_null_is_what_is_not_there() -> None:
+    whole = simple("a")
+    data = episode_to_dict(whole)
+    for part in (data, data["task"], *data["turns"]):
+        for name in (
+            "type",
+            "instruction",
+            "seconds",
+            "executed",
+            "hint",
+            "lesson",
+            "scores",
+            "pivots",
+            "attempt",
+        ):
+            part.setdefault(name, None)
+    assert episode_from_dict(data) == whole

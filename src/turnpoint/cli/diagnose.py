@@ -81,7 +81,7 @@ def diagnose(
     if as_json:
         print_json(result)
         return
-    _show(result)
+    _show(result, asked=ask)
 
 
 async def _diagnose(
@@ -227,7 +227,7 @@ def _sources(env: str | None, run_folder: Path | None, checkpoint: Path | None) 
     return sources, closing
 
 
-def _show(result: dict[str, Any]) -> None:
+def _show(result: dict[str, Any], *, asked: bool) -> None:
     left = ", ".join(f"{reason}: {count}" for reason, count in result["left_out"].items())
     typer.echo(
         f"{result['counted']} of {result['episodes']} episodes counted"
@@ -278,14 +278,15 @@ def _show(result: dict[str, Any]) -> None:
                 for name, d in answered.items()
             ],
         )  # fmt: skip
+    silent = [name for name, d in result["detectors"].items() if d["left_out"].keys() == {"not on record"}]
     for name, d in result["detectors"].items():
-        if d["left_out"] and (name in answered or name == "oracle"):
+        if d["left_out"] and name not in silent:
             reasons = ", ".join(f"{reason}: {count}" for reason, count in d["left_out"].items())
             said = [
                 f"{name}, the first {reason}: {why}" for reason, why in d["reasons"].items() if why != reason
             ]
             show_notes([f"{name}: {reasons}", *said])
-    silent = [n for n in result["detectors"] if n != "oracle" and n not in answered]
     if silent:
-        show_notes([f"nothing on record for {', '.join(silent)}; --ask asks the run's model and teachers"])
+        advice = "" if asked else "; --ask asks the run's model and teachers, --env measures distances"
+        show_notes([f"nothing on record for {', '.join(silent)}{advice}"])
     show_notes([*result["import"], *result["problems"]])

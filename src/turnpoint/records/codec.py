@@ -45,10 +45,16 @@ _EPISODE: _Types = {
 _TASK = {"id": str, "env": str, "instruction": str, "type": str, "domain": str, "seed": int, "data": dict}
 _TURN: _Types = {"response": str, "action": str, "executed": str, "hint": str, "distance": _NUMBER}
 _OBSERVATION = {"text": str, "state_key": str}
+_MESSAGE = {"role": str, "content": str}
+_REFLECTION: _Types = {"response": str, "pivot": int, "remark": str, "valid": bool}
+_ATTEMPT = {"index": int, "chain": str}
+_PIVOT: _Types = {
+    "turn": int, "source": str, "gold_action": str, "resolved": str, "score": _NUMBER, "note": str,
+}  # fmt: skip
 
 
-def _check_types(data: dict[str, Any], types: _Types, where: str = "") -> None:
-    """Raises ``ValueError`` for a value that is there and of another type: figures and pages rely on these."""
+def _typed(data: dict[str, Any], types: _Types, where: str = "") -> dict[str, Any]:
+    """``data`` without what is null. Raises ``ValueError`` for another type: figures and pages rely on these."""
     for name, allowed in types.items():
         value = data.get(name)
         # True is an int to Python and no number to a reader.
@@ -56,6 +62,14 @@ def _check_types(data: dict[str, Any], types: _Types, where: str = "") -> None:
             isinstance(value, bool) is not (allowed is bool) or not isinstance(value, allowed)
         ):
             raise ValueError(f"{where}{name} is {value!r:.60}, of type {type(value).__name__}")
+    return {name: value for name, value in data.items() if value is not None}
+
+
+def _floats(data: dict[str, Any], name: str, where: str) -> tuple[float, ...]:
+    values = tuple(data.get(name, ()))
+    if not {*map(type, values)} <= {int, float}:
+        raise ValueError(f"{where}{name} holds what is no number")
+    return values
 
 
 def _message_to_dict(message: Message) -> dict[str, Any]:
@@ -66,6 +80,7 @@ def _message_to_dict(message: Message) -> dict[str, Any]:
 
 
 def _message_from_dict(data: dict[str, Any]) -> Message:
+    data = _typed(data, _MESSAGE, "message.")
     ids = data.get("token_ids")
     return Message(data["role"], data["content"], None if ids is None else tuple(ids))
 
@@ -80,7 +95,7 @@ def _observation_to_dict(observation: Observation) -> dict[str, Any]:
 
 
 def _observation_from_dict(data: dict[str, Any]) -> Observation:
-    _check_types(data, _OBSERVATION, "observation.")
+    data = _typed(data, _OBSERVATION, "observation.")
     admissible = data.get("admissible")
     return Observation(data["text"], None if admissible is None else tuple(admissible), data.get("state_key"))
 
@@ -116,7 +131,9 @@ def _turn_to_dict(turn: Turn, tokens: tuple[int, ...], messages: tuple[Message, 
 def _turn_from_dict(
     data: dict[str, Any], index: int, tokens: tuple[int, ...], messages: tuple[Message, ...]
 ) -> Turn:
-    _check_types(data, _TURN, f"turn {index}: ")
+    where = f"turn {index}: "
+    data = _typed(data, _TURN, where)
+    scores = data.get("scores", {})
     prompt, chat = data.get("prompt", {}), data.get("messages", {})
     turn = Turn(
         index=index,
@@ -125,7 +142,7 @@ def _turn_from_dict(
         + tuple(_message_from_dict(m) for m in chat.get("new", ())),
         prompt_ids=tokens[: prompt.get("shared", 0)] + tuple(prompt.get("new", ())),
         response_ids=tuple(data.get("response_ids", ())),
-        logprobs=tuple(data.get("logprobs", ())),
+        logprobs=_floats(data, "logprobs", where),
         response=data.get("response", ""),
         truncated=data.get("truncated", False),
         action=data.get("action"),
@@ -137,7 +154,7 @@ def _turn_from_dict(
         reused=data.get("reused", False),
         distance=data.get("distance"),
         gold_actions=tuple(data.get("gold_actions", ())),
-        scores={name: tuple(values) for name, values in data.get("scores", {}).items()},
+        scores={name: _floats(scores, name, where) for name in scores},
     )
     if turn.logprobs and len(turn.logprobs) != len(turn.response_ids):
         raise ValueError(
@@ -163,17 +180,20 @@ def _reflection_to_dict(reflection: Reflection) -> dict[str, Any]:
 
 
 def _reflection_from_dict(data: dict[str, Any]) -> Reflection:
+    where = "reflection."
+    data = _typed(data, _REFLECTION, where)
+    scores = data.get("scores", {})
     return Reflection(
         messages=tuple(_message_from_dict(message) for message in data.get("messages", ())),
         prompt_ids=tuple(data.get("prompt_ids", ())),
         response_ids=tuple(data.get("response_ids", ())),
-        logprobs=tuple(data.get("logprobs", ())),
+        logprobs=_floats(data, "logprobs", where),
         response=data.get("response", ""),
         truncated=data.get("truncated", False),
         pivot=data.get("pivot"),
         remark=data.get("remark", ""),
         valid=data["valid"],
-        scores={name: tuple(values) for name, values in data.get("scores", {}).items()},
+        scores={name: _floats(scores, name, where) for name in scores},
     )
 
 
@@ -252,9 +272,9 @@ def episode_from_dict(data: dict[str, Any]) -> Episode:
 
 
 def _episode_from_dict(data: dict[str, Any]) -> Episode:
-    _check_types(data, _EPISODE)
-    _check_types(data["task"], _TASK, "task.")
-    task, fork, attempt = data["task"], data.get("forked_from"), data.get("attempt", {})
+    data = _typed(data, _EPISODE)
+    task, fork = _typed(data["task"], _TASK, "task."), data.get("forked_from")
+    attempt = _typed(data.get("attempt", {}), _ATTEMPT, "attempt.")
     turns: list[Turn] = []
     tokens: tuple[int, ...] = ()
     messages: tuple[Message, ...] = ()
@@ -293,7 +313,7 @@ def _episode_from_dict(data: dict[str, Any]) -> Episode:
                 p.get("score"),
                 p.get("note", ""),
             )
-            for p in data.get("pivots", ())
+            for p in (_typed(p, _PIVOT, "pivot.") for p in data.get("pivots", ()))
         ],
         reflection=_reflection_from_dict(data["reflection"]) if data.get("reflection") else None,
         lesson=data.get("lesson"),
