@@ -94,8 +94,8 @@ def refuse_unfit(settings: VerlPolicySettings) -> None:
         raise ConfigError(fault)
     fixed, _ = tables(settings, context=settings.context_length or 1, seed=0)
     for name in pass_through(settings.verl):
-        if fault := _fault_of(name.replace("-", "_"), fixed):  # vLLM takes its arguments in either form
-            raise ConfigError(f"policy.verl sets {name}, {fault}")
+        if wrong := _fault_of(name.replace("-", "_"), fixed):  # vLLM takes its arguments in either form
+            raise ConfigError(f"policy.verl sets {name}, {wrong}")
 
 
 def _fault_of(name: str, fixed: Iterable[str]) -> str | None:
