@@ -181,8 +181,29 @@ def test_tokens_of_another_text_are_not_kept(tmp_path: Path) -> None:
     (back,) = read_foreign(path, report)
     assert (back.turns[0].action, back.lesson) == ("go", "go at once")
     assert not any(turn.response_ids for turn in back.turns)
+    assert (back.distances_known, back.final_distance, back.pivots, back.reflection) == (
+        False,
+        None,
+        [],
+        None,
+    )
     assert back.total_reward == 10.5
     assert report.changed == {"turnpoint's fields of turns whose texts were changed": 1}
+
+
+def test_an_edited_or_cut_ending_is_the_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    parent, *_ = rich()
+    write_foreign([parent], path, ExchangeReport(), name="chat")
+    record = json.loads(path.read_text())
+    for kept, last in ((7, "You are inside."), (3, None)):
+        messages = record["messages"][:kept] + ([{"role": "user", "content": last}] if last else [])
+        path.write_text(json.dumps(record | {"messages": messages}) + "\n")
+        report = ExchangeReport()
+        (back,) = read_foreign(path, report)
+        assert back.final_observation == (Observation(last) if last else None)
+        assert (len(back.turns), back.distances_known, back.pivots) == (3 if last else 1, False, [])
+        assert report.changed == {"turnpoint's fields of turns whose texts were changed": 1}
 
 
 def test_text_that_does_not_fit_is_counted() -> None:

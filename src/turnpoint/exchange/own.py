@@ -14,6 +14,9 @@ from turnpoint.exchange.lines import Json
 from turnpoint.exchange.report import ExchangeReport
 from turnpoint.records import Episode, episode_from_dict, episode_to_dict
 
+_OF_TEXTS = ("distances_known", "final_distance", "final_observation", "pivots", "reflection")
+"""What is said of turns by their number, or of the state after them: of other texts it would be wrong."""
+
 
 def remainder(shown: Episode, episode: Episode) -> str:
     """The fields of ``episode`` in which it differs from ``shown``, what the format's reader makes of its record."""
@@ -24,7 +27,7 @@ def remainder(shown: Episode, episode: Episode) -> str:
         "turns": [_difference(old, new) for old, new in turns],
         "texts": _texts(shown),
     }
-    return json.dumps(rest, ensure_ascii=False, default=str)
+    return json.dumps(rest, ensure_ascii=False, allow_nan=False, default=str)
 
 
 def restored(shown: Episode, text: Any, report: ExchangeReport) -> Episode:
@@ -39,7 +42,8 @@ def restored(shown: Episode, text: Any, report: ExchangeReport) -> Episode:
         if texts == _texts(shown):
             pairs = zip(data.pop("turns", []), told, strict=True)
             rest["turns"] = [_merged(old, new) for old, new in pairs]
-        else:  # token ids, rewards, actions: they are of other texts
+        else:  # token ids, rewards, actions, distances: they are of other texts
+            rest = {name: value for name, value in rest.items() if name not in _OF_TEXTS}
             report.changed["turnpoint's fields of turns whose texts were changed"] += 1
         return episode_from_dict(_merged(data, rest))
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -50,6 +54,8 @@ def restored(shown: Episode, text: Any, report: ExchangeReport) -> Episode:
 def _texts(shown: Episode) -> int:
     """A checksum of what was seen and said."""
     texts = [text for turn in shown.turns for text in (turn.observation.text, turn.response)]
+    if shown.final_observation is not None:
+        texts.append(shown.final_observation.text)
     return zlib.crc32(json.dumps(texts).encode())
 
 
