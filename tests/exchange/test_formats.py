@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +10,23 @@ import pytest
 
 from turnpoint.exchange import (
     ExchangeReport,
+    as_native,
+    convert,
     detect_format,
     format_names,
     native_target,
     read_foreign,
     write_foreign,
 )
-from turnpoint.records import Episode, EpisodeWriter, RecordError, StopReason, read_episodes
+from turnpoint.records import (
+    Episode,
+    EpisodeWriter,
+    Message,
+    RecordError,
+    StopReason,
+    episode_to_dict,
+    read_episodes,
+)
 from turnpoint.testing import play_actions, play_oracle, toy_suite
 
 WRITTEN = [("chat", "a.jsonl"), ("verifiers", "a.jsonl"), ("atif", "a.json"), ("atif", "a.jsonl"),
@@ -59,6 +71,77 @@ def test_round_trip(name: str, file: str, tmp_path: Path) -> None:
         assert [t.observation.text for t in new.turns[1:]] == [t.observation.text for t in old.turns[1:]]
         assert new.turns[0].observation.text.endswith(old.turns[0].observation.text)
         assert new.final_observation.text == old.final_observation.text
+
+
+@pytest.mark.parametrize(("name", "file"), WRITTEN)
+def test_roles_that_no_other_tool_knows_come_back(name: str, file: str, tmp_path: Path) -> None:
+    (solved, _) = games()
+    solved.turns = solved.turns[:1]
+    solved.turns[0].messages = (Message("environment", "A room."),)
+    write_foreign([solved], tmp_path / file, ExchangeReport(), name=name)
+    ((back,), report) = read(tmp_path / file)
+    assert episode_to_dict(back) == episode_to_dict(solved)
+    assert report.notes() == []
+
+
+@pytest.mark.parametrize(("name", "file"), WRITTEN)
+def test_what_json_cannot_hold_is_counted_and_costs_no_other_episode(
+    name: str, file: str, tmp_path: Path
+) -> None:
+    bad, good = games()
+    report = ExchangeReport()
+    for value in (float("nan"), 0.0):
+        if not value:
+            bad.turns[0].response = "half \ud83d"
+        bad.turns[0].reward = value
+        with pytest.raises(RecordError, match=r"no episode can be written to .*1 records left out"):
+            write_foreign([bad], tmp_path / file, ExchangeReport(), name=name)
+        assert list(tmp_path.iterdir()) == []
+    empty = Episode("empty", good.task)
+    write_foreign([empty, bad, good], tmp_path / file, report, name=name)
+    assert report.dropped["surrogates not allowed"] == 1
+    assert report.dropped["no turns"] == (name != "turnpoint")
+    ids = [e.id for e in read(tmp_path / file)[0]]
+    assert ids == ["empty"] * (name == "turnpoint") + [good.id]
+    assert report.episodes == len(ids)
+
+
+@pytest.mark.parametrize(("name", "file"), WRITTEN)
+def test_nothing_half_written_is_left(name: str, file: str, tmp_path: Path) -> None:
+    def torn() -> Iterator[Episode]:
+        yield from games()
+        raise RecordError("the third is torn")
+
+    with pytest.raises(RecordError, match="the third is torn"):
+        write_foreign(torn(), tmp_path / file, ExchangeReport(), name=name)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "file"), WRITTEN)
+def test_evaluations_of_several_steps_keep_their_ids(name: str, file: str, tmp_path: Path) -> None:
+    before = [*games(), *games()]
+    for episode in before[2:]:
+        episode.step = 4
+    write_foreign(before, tmp_path / file, ExchangeReport(), name=name)
+    after, report = read(tmp_path / file)
+    assert [(e.id, e.step) for e in after] == [(e.id, e.step) for e in before]
+    assert report.notes() == []
+
+
+def test_episodes_that_json_has_no_form_for_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd, good = games()
+    odd.info = {"at": datetime(2026, 1, 1, tzinfo=UTC)}
+
+    def found(path: Path, report: ExchangeReport, *, name: str | None) -> Iterator[Episode]:
+        report.episodes += 2
+        yield from (odd, good)
+
+    monkeypatch.setattr(convert, "read_foreign", found)
+    report = ExchangeReport()
+    assert [e.id for e in read_episodes(as_native(tmp_path / "x", tmp_path / "n.jsonl", report))] == [good.id]
+    assert (report.episodes, sum(report.dropped.values())) == (1, 1)
 
 
 def test_token_ids_survive_atif(tmp_path: Path) -> None:
@@ -135,8 +218,9 @@ class TestChat:
 
     def test_ids_that_repeat_are_told_apart(self, tmp_path: Path) -> None:
         chat = {"id": "x", "messages": [{"role": "assistant", "content": "b"}]}
-        found, _ = read(lines(tmp_path / "c.jsonl", chat, chat))
-        assert [e.id for e in found] == ["x", "x~2"]
+        found, report = read(lines(tmp_path / "c.jsonl", chat, chat, chat))
+        assert [e.id for e in found] == ["x", "x~2", "x~3"]
+        assert report.changed == {"id that repeats, told apart by a number": 2}
 
 
 class TestVerl:

@@ -106,7 +106,7 @@ def test_the_rest_of_a_sample(tmp_path: Path) -> None:
     (episode, limited), report = read(
         tmp_path,
         sample(target="flag", metadata={"level": 2}, store={"a": 1}, total_time=2.5, model_usage={}),
-        sample(limit={"type": "context", "limit": 9}, scores={"a": {"value": 0}}),
+        sample(id=2, limit={"type": "context", "limit": 9}, scores={"a": {"value": 0}}),
     )
     assert (episode.task.data, episode.seconds) == ({"target": "flag", "metadata": {"level": 2}}, 2.5)
     assert limited.stop == StopReason.CONTEXT_LIMIT

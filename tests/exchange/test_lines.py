@@ -42,6 +42,21 @@ def test_a_damaged_document_is_one_record_that_is_left_out(tmp_path: Path) -> No
     assert report.problems == ["a.json:1: not JSON"]
 
 
+@pytest.mark.parametrize("head", ["# written by a tool\n", "\n{torn\n\n", '"text"\n'])
+def test_lines_of_a_json_file_are_read_where_the_first_is_bad(head: str, tmp_path: Path) -> None:
+    path, report = tmp_path / "a.json", ExchangeReport()
+    path.write_text(head + "\n".join(json.dumps(chat) for chat in CHATS))
+    assert [e.id for e in read_foreign(path, report)] == ["c0", "c1", "c2"]
+    assert sum(report.dropped.values()) == 1
+
+
+def test_a_json_file_of_blank_lines_holds_nothing(tmp_path: Path) -> None:
+    path, report = tmp_path / "a.json", ExchangeReport()
+    path.write_text("\n\n")
+    assert list(read_foreign(path, report, name="chat")) == []
+    assert report.notes() == []
+
+
 def test_a_line_that_is_a_list_does_not_hide_the_others(tmp_path: Path) -> None:
     path, report = tmp_path / "a.jsonl", ExchangeReport()
     path.write_text("\n".join(json.dumps(item) for item in ([], *CHATS)))

@@ -48,6 +48,20 @@ def test_log_probs_of_another_length_are_counted(tmp_path: Path) -> None:
     assert report.changed == {"log-probs of another length than the tokens": 1}
 
 
+@pytest.mark.parametrize("value", [None, "x", float("nan"), float("-inf")])
+def test_log_probs_that_are_no_numbers_cost_no_more_than_themselves(value: Any, tmp_path: Path) -> None:
+    episode, report = read(tmp_path, trajectory=[step(3, 4, completion_logprobs=[value, -1.0]), step(5)])
+    assert [(t.response_ids, t.logprobs) for t in episode.turns] == [((3, 4), ()), ((5,), (-0.5,))]
+    assert report.changed == {"log-probs that are no numbers": 1}
+
+
+def test_token_ids_that_are_none_are_counted(tmp_path: Path) -> None:
+    bad = {"completion_ids": ["a", 4], "completion_logprobs": []}
+    episode, report = read(tmp_path, trajectory=[step(3, prompt_ids=[1.5]), step(**bad)])
+    assert [(t.prompt_ids, t.response_ids) for t in episode.turns] == [((), (3,)), ((), ())]
+    assert report.changed == {"token ids that are no whole numbers": 2}
+
+
 def test_fields_that_no_one_reads_are_counted(tmp_path: Path) -> None:
     episode, report = read(
         tmp_path, state={"a": 1}, tool_defs=[{"name": "t"}], timing={"total_ms": 1500.0}, letters=3, empty=[]

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 
-from turnpoint.exchange import ExchangeReport, read_foreign, write_foreign
+from turnpoint.exchange import ExchangeReport, as_native, read_foreign, write_foreign
 from turnpoint.inspector.compare_page import write_pngs
 from turnpoint.inspector.comparison import read_runs
-from turnpoint.records import Episode, EpisodeKind, Fork, RecordError, StopReason, episode_to_dict
+from turnpoint.records import (
+    Episode,
+    EpisodeKind,
+    Fork,
+    RecordError,
+    StopReason,
+    episode_to_dict,
+    read_episodes,
+)
 from turnpoint.testing import play_actions, play_oracle, toy_suite
 from turnpoint.training.metrics import MetricsLog
 
@@ -37,6 +46,39 @@ def test_parquet_keeps_everything(tmp_path: Path) -> None:
     table = pyarrow.parquet.read_table(tmp_path / "e.parquet")
     assert table.column("success").to_pylist() == [bool(e.success) for e in before]
     assert table.column("messages")[1].as_py()[-2]["role"] == "assistant"
+
+
+def test_parquet_keeps_the_ids_of_several_evaluations(tmp_path: Path) -> None:
+    before = [*games(2), *games(2)]
+    write_foreign(before, tmp_path / "e.parquet", ExchangeReport(), name="parquet")
+    report = ExchangeReport()
+    assert [e.id for e in read_foreign(tmp_path / "e.parquet", report)] == [e.id for e in before]
+    assert report.notes() == []
+
+
+def test_parquet_counts_what_it_cannot_hold_and_leaves_nothing_half_written(tmp_path: Path) -> None:
+    bad, good = games(2)
+    bad.turns[0].response = "half \ud83d"
+    with pytest.raises(RecordError, match="surrogates not allowed"):
+        write_foreign([bad], tmp_path / "e.parquet", ExchangeReport(), name="parquet")
+    assert list(tmp_path.iterdir()) == []
+    report = ExchangeReport()
+    write_foreign([bad, good], tmp_path / "e.parquet", report, name="parquet")
+    assert (report.episodes, dict(report.dropped)) == (1, {"surrogates not allowed": 1})
+
+
+def test_times_and_bytes_in_parquet_become_text(tmp_path: Path) -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    call = {"function": {"name": "wait", "arguments": {"until": at}}}
+    talk = [{"role": "user", "content": "hi", "tool_calls": []},
+            {"role": "assistant", "content": "", "tool_calls": [call]}]  # fmt: skip
+    rows = [{"messages": talk, "reward": 1.0, "metadata": {"at": at, "raw": b"x"}, "info": {"n": 1}}]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "m.parquet")
+    report = ExchangeReport()
+    (episode,) = read_episodes(as_native(tmp_path / "m.parquet", tmp_path / "n.jsonl", report))
+    assert episode.info == {"source": "parquet", "at": str(at), "raw": "b'x'", "n": 1}
+    assert str(at) in (episode.turns[0].action or "")
+    assert report.notes() == []
 
 
 def test_parquet_of_others_needs_messages(tmp_path: Path) -> None:

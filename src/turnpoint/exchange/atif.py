@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from turnpoint.exchange.lines import Json, count_unused, episodes, records, write_lines
+from turnpoint.exchange.lines import Json, count_unused, episodes, exported, records, write_lines
 from turnpoint.exchange.messages import episode_of, first_number, outcome, set_tokens, text_of
 from turnpoint.exchange.own import remainder, restored
 from turnpoint.exchange.report import ExchangeReport
@@ -115,23 +115,17 @@ def _results(observation: Any, report: ExchangeReport) -> str:
 def write(found: Iterable[Episode], path: Path, report: ExchangeReport) -> None:
     """One trajectory as a JSON file, or one a line for several episodes in a ``.jsonl``."""
     if path.suffix == ".jsonl":
-        write_lines((trajectory(e) for e in found if _kept(e, report)), path)
+        write_lines(found, trajectory, path, report)
         return
-    kept = [trajectory(e) for e in found if _kept(e, report)]
+    kept = [record for record, _ in exported(found, trajectory, report)]
     data: Any = kept[0] if len(kept) == 1 else kept
     path.write_text(json.dumps(data, ensure_ascii=False, indent=1, default=str), encoding="utf-8")
 
 
-def _kept(episode: Episode, report: ExchangeReport) -> bool:
-    if episode.turns:
-        report.episodes += 1
-        return True
-    report.drop("no turns", episode.id)
-    return False
-
-
 def trajectory(episode: Episode) -> Json:
-    """An episode as an ATIF trajectory."""
+    """An episode as an ATIF trajectory. Raises ``ValueError`` without turns."""
+    if not episode.turns:
+        raise ValueError("no turns")
     steps: list[Json] = [
         {"source": "system", "message": m.content} for m in episode.turns[0].messages if m.role == "system"
     ]

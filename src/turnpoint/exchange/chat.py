@@ -67,25 +67,19 @@ def _text(value: Any) -> str | None:
 
 def write(found: Iterable[Episode], path: Path, report: ExchangeReport) -> None:
     """One chat a line, with outcome and reward beside it, and in ``turnpoint`` what chats have no field for."""
+    write_lines(found, _record, path, report)
 
-    def lines() -> Iterator[Json]:
-        for episode in found:
-            if not episode.turns:
-                report.drop("no turns", episode.id)
-                continue
-            report.episodes += 1
-            record: Json = {
-                "id": episode.id,
-                "env": episode.task.env,
-                "task_id": episode.task.id,
-                "task_type": episode.task.type,
-                "messages": conversation(episode),
-                "reward": episode.total_reward,
-                "success": episode.success,
-                "stop_reason": episode.stop.value if episode.stop else None,
-                "step": episode.step,
-            }
-            rest = remainder(convert("", record, ExchangeReport()), episode)
-            yield record | {"turnpoint": {"rest": rest}}
 
-    write_lines(lines(), path)
+def _record(episode: Episode) -> Json:
+    record: Json = {
+        "id": episode.id,
+        "env": episode.task.env,
+        "task_id": episode.task.id,
+        "task_type": episode.task.type,
+        "messages": conversation(episode),
+        "reward": episode.total_reward,
+        "success": episode.success,
+        "stop_reason": episode.stop.value if episode.stop else None,
+        "step": episode.step,
+    }
+    return record | {"turnpoint": {"rest": remainder(convert("", record, ExchangeReport()), episode)}}

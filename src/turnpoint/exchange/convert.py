@@ -21,7 +21,7 @@ def as_native(path: Path, out: Path, report: ExchangeReport, *, name: str | None
         for episode in read_foreign(path, report, name=name):
             try:
                 writer.write(episode)
-            except ValueError as error:  # numbers that JSON has no form for
+            except (ValueError, TypeError) as error:  # what JSON has no form for
                 report.episodes -= 1
                 report.drop(str(error), episode.id)
     return out

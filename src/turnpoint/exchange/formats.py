@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from turnpoint.exchange import atif, chat, inspect_log, parquet, verifiers, verl
+from turnpoint.exchange.lines import write_lines
 from turnpoint.exchange.report import ExchangeReport
-from turnpoint.records import Episode, EpisodeReader, EpisodeWriter, RecordError
+from turnpoint.records import Episode, EpisodeReader, RecordError, episode_to_dict
 
 Read = Callable[[Path, ExchangeReport], Iterator[Episode]]
 Write = Callable[[Iterable[Episode], Path, ExchangeReport], None]
@@ -41,10 +43,7 @@ def _read_native(path: Path, report: ExchangeReport) -> Iterator[Episode]:
 
 
 def _write_native(episodes: Iterable[Episode], path: Path, report: ExchangeReport) -> None:
-    with EpisodeWriter(path) as writer:
-        for episode in episodes:
-            writer.write(episode)
-            report.episodes += 1
+    write_lines(episodes, episode_to_dict, path, report)
 
 
 NATIVE = Format(
@@ -156,7 +155,10 @@ def read_foreign(path: Path, report: ExchangeReport, *, name: str | None = None)
 
 
 def write_foreign(episodes: Iterable[Episode], path: Path, report: ExchangeReport, *, name: str) -> None:
-    """Write episodes in another format. Raises ``RecordError`` if it cannot be written or ``path`` is taken."""
+    """Write episodes in another format; ``path`` appears once it is whole.
+
+    Raises ``RecordError`` if the format cannot be written, ``path`` is taken, or no episode can be written.
+    """
     found = format_called(name)
     if found.write is None:
         raise RecordError(
@@ -165,4 +167,10 @@ def write_foreign(episodes: Iterable[Episode], path: Path, report: ExchangeRepor
     if path.exists():
         raise RecordError(f"{path} exists already; name another file")
     path.parent.mkdir(parents=True, exist_ok=True)
-    found.write(episodes, path, report)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".turnpoint-") as folder:
+        part = Path(folder) / path.name
+        found.write(episodes, part, report)
+        if not report.episodes:
+            why = "; ".join(report.notes()[:3]) or "there is none"
+            raise RecordError(f"no episode can be written to {path}: {why}")
+        part.rename(path)

@@ -12,7 +12,7 @@ from typing import Any
 
 import turnpoint
 from turnpoint.exchange.inspect_events import branch_events, read_fork
-from turnpoint.exchange.lines import Json, count_unused, episodes, loads
+from turnpoint.exchange.lines import Json, count_unused, episodes, exported, loads
 from turnpoint.exchange.messages import conversation, episode_of, first_number, number, outcome
 from turnpoint.exchange.own import remainder, restored
 from turnpoint.exchange.report import ExchangeReport
@@ -160,15 +160,9 @@ def write(found: Iterable[Episode], path: Path, report: ExchangeReport) -> None:
     """A log that Inspect's viewer opens: ``.eval``, or JSON for another ending."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     samples: list[Json] = []
-    envs: list[str] = []
-    for episode in found:
-        if not episode.turns:
-            report.drop("no turns", episode.id)
-            continue
-        report.episodes += 1
-        samples.append(_sample(episode, len(samples) + 1, now))
-        envs.append(episode.task.env)
-    log = _header(samples, envs, now)
+    for sample, _ in exported(found, lambda episode: _sample(episode, len(samples) + 1, now), report):
+        samples.append(sample)
+    log = _header(samples, now)
     if path.suffix != ".eval":
         path.write_text(json.dumps({**log, "samples": samples}, ensure_ascii=False), encoding="utf-8")
         return
@@ -181,8 +175,8 @@ def write(found: Iterable[Episode], path: Path, report: ExchangeReport) -> None:
         archive.writestr("header.json", json.dumps(log))
 
 
-def _header(samples: list[Json], envs: list[str], now: str) -> Json:
-    name = envs[0] if envs else "turnpoint"
+def _header(samples: list[Json], now: str) -> Json:
+    name = samples[0]["metadata"]["turnpoint"]["env"] if samples else "turnpoint"
     ids = [sample["id"] for sample in samples]
     spec = {
         "run_id": "turnpoint",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def records(path: Path, report: ExchangeReport) -> Iterator[tuple[str, Json]]:
     """(name of the place, record) of every readable line, or of a file that is one JSON document.
 
     A ``.json`` file, or one that starts with ``[``, is read as a whole: an object or a list of them. If it is no
-    single document, it is read as lines.
+    single document, it is read as lines; a ``.json`` file without a record in its first two is a damaged document.
     """
     with path.open("rb") as file:
         if path.suffix == ".json" or file.read(4096).lstrip().startswith(b"["):
@@ -59,6 +60,12 @@ def records(path: Path, report: ExchangeReport) -> Iterator[tuple[str, Json]]:
                 yield from _objects(path.name, data, report)
                 return
         file.seek(0)
+        if path.suffix == ".json":
+            heads = [*islice((line for line in file if line.strip()), 2)]
+            if heads and not any(map(_is_object, heads)):
+                report.drop("not JSON", f"{path.name}:1")
+                return
+            file.seek(0)
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue
@@ -67,10 +74,15 @@ def records(path: Path, report: ExchangeReport) -> Iterator[tuple[str, Json]]:
                 record = loads(line, report)
             except (ValueError, RecursionError):
                 report.drop("not JSON", where)
-                if path.suffix == ".json" and number == 1:
-                    return  # a damaged document, whose lines say nothing each
                 continue
             yield from _objects(where, record, report)
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _objects(where: str, record: Any, report: ExchangeReport) -> Iterator[tuple[str, Json]]:
@@ -92,7 +104,7 @@ def episodes(
     report: ExchangeReport,
     convert: Callable[[str, Json], Iterable[Episode]],
 ) -> Iterator[Episode]:
-    """Convert records; one that cannot be converted is counted, and ids that repeat are told apart."""
+    """Convert records; one that cannot be converted is counted, and other tools' ids that repeat are told apart."""
     taken: set[str] = set()
     for where, record in source:
         try:
@@ -102,15 +114,43 @@ def episodes(
             continue
         for episode in found:
             name, number = episode.id, 2
-            while episode.id in taken:
+            while episode.id in taken and not _is_ours(record):
                 episode.id, number = f"{name}~{number}", number + 1
+            if episode.id != name:
+                report.changed["id that repeats, told apart by a number"] += 1
             taken.add(episode.id)
             report.episodes += 1
             yield episode
 
 
-def write_lines(items: Iterable[Any], path: Path) -> None:
+def _is_ours(record: Json) -> bool:
+    """Whether turnpoint wrote it: evaluations of several steps share their ids, and keep them."""
+    places = (record, record.get("extra"), record.get("metadata"))
+    marked = any(isinstance(place, dict) and "turnpoint" in place for place in places)
+    return marked or str(record.get("episode"))[:1] == "{"  # the column of our Parquet files
+
+
+def exported(
+    found: Iterable[Episode], make: Callable[[Episode], Json], report: ExchangeReport
+) -> Iterator[tuple[Json, str]]:
+    """What ``make`` gives for each episode, and its JSON; what has no such form (NaN, half a character) is counted."""
+    for episode in found:
+        try:
+            record = make(episode)
+            text = json.dumps(record, ensure_ascii=False, allow_nan=False, default=str)
+            text.encode()
+        except (ValueError, TypeError) as error:
+            # the reason alone of an encoding error, which would else repeat the text
+            report.drop(str(getattr(error, "reason", error)), episode.id.encode("utf-8", "replace").decode())
+            continue
+        report.episodes += 1
+        yield record, text
+
+
+def write_lines(
+    found: Iterable[Episode], make: Callable[[Episode], Json], path: Path, report: ExchangeReport
+) -> None:
     """One JSON document a line."""
     with path.open("w", encoding="utf-8") as file:
-        for item in items:
-            file.write(json.dumps(item, ensure_ascii=False, default=str) + "\n")
+        for _, text in exported(found, make, report):
+            file.write(text + "\n")

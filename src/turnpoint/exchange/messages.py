@@ -208,29 +208,39 @@ def outcome(value: Any, report: ExchangeReport) -> bool | None:
 
 def set_tokens(turn: Turn, prompt: Any, response: Any, logprobs: Any, report: ExchangeReport) -> None:
     """Token ids and log-probs of a turn as another tool recorded them; what does not fit is counted."""
-    ids = _ints(response)
-    if not ids:
+    ids, before = _ints(response, report), _ints(prompt, report)
+    if ids:
+        turn.response_ids, turn.prompt_ids = ids, before
+    if not logprobs:
         return
-    turn.response_ids, turn.prompt_ids = ids, _ints(prompt)
-    if isinstance(logprobs, list) and len(logprobs) == len(ids):
-        turn.logprobs = tuple(float(value) for value in logprobs)
-    elif logprobs:
+    if not isinstance(logprobs, list) or len(logprobs) != len(ids):
         report.changed["log-probs of another length than the tokens"] += 1
+        return
+    values = [found for value in logprobs if (found := number(value)) is not None]
+    if len(values) == len(ids):
+        turn.logprobs = tuple(values)
+    else:
+        report.changed["log-probs that are no numbers"] += 1
 
 
-def _ints(value: Any) -> tuple[int, ...]:
+def _ints(value: Any, report: ExchangeReport) -> tuple[int, ...]:
     """Token ids, or nothing."""
     if isinstance(value, list) and all(type(item) is int for item in value):
         return tuple(value)
+    if value:
+        report.changed["token ids that are no whole numbers"] += 1
     return ()
 
 
 def conversation(episode: Episode) -> list[Json]:
-    """The whole conversation of an episode as role/content messages, the final observation included."""
+    """The whole conversation of an episode as role/content messages, the final observation included.
+
+    Roles that no other tool knows are ``user``. Raises ``ValueError`` without turns.
+    """
     if not episode.turns:
-        return []
+        raise ValueError("no turns")
     last = episode.turns[-1]
-    messages = [{"role": m.role, "content": m.content} for m in last.messages]
+    messages = [{"role": m.role if m.role in ROLES else "user", "content": m.content} for m in last.messages]
     if not messages or not _is_conversation(episode):
         messages = _rebuilt(episode)
     messages.append({"role": "assistant", "content": last.response or last.executed})

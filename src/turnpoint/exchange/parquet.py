@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from turnpoint.exchange import chat
-from turnpoint.exchange.lines import Json, count_unused, episodes
+from turnpoint.exchange.lines import Json, count_unused, episodes, exported
 from turnpoint.exchange.messages import conversation
 from turnpoint.exchange.report import ExchangeReport
 from turnpoint.records import Episode, RecordError, episode_from_dict, episode_to_dict
@@ -57,7 +57,8 @@ def read(path: Path, report: ExchangeReport) -> Iterator[Episode]:
         if isinstance(row.get("episode"), str):
             count_unused(row, _COLUMNS, report)
             return [episode_from_dict(json.loads(row["episode"]))]
-        return [chat.convert(where, row, report, source="parquet")]
+        plain = json.loads(json.dumps(row, default=str))  # times and bytes, which JSON has no form for
+        return [chat.convert(where, plain, report, source="parquet")]
 
     return episodes(rows(), report, convert)
 
@@ -83,9 +84,8 @@ def write(found: Iterable[Episode], path: Path, report: ExchangeReport) -> None:
     )
     with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
         batch: list[Json] = []
-        for episode in found:
-            batch.append(_row(episode))
-            report.episodes += 1
+        for row, _ in exported(found, _row, report):
+            batch.append(row)
             if len(batch) == _BATCH:
                 writer.write_table(arrow.Table.from_pylist(batch, schema))
                 batch = []
@@ -103,6 +103,6 @@ def _row(episode: Episode) -> Json:
         "reward": episode.total_reward,
         "turns": len(episode.turns),
         "stop_reason": episode.stop.value if episode.stop else None,
-        "messages": conversation(episode),
-        "episode": json.dumps(episode_to_dict(episode), ensure_ascii=False),
+        "messages": conversation(episode) if episode.turns else [],
+        "episode": json.dumps(episode_to_dict(episode), ensure_ascii=False, allow_nan=False),
     }

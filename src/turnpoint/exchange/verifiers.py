@@ -117,37 +117,32 @@ def write(found: Iterable[Episode], path: Path, report: ExchangeReport) -> None:
     """One rollout a line; what the format has no field for stands in ``turnpoint``."""
     examples: dict[str, int] = {}
 
-    def lines() -> Iterator[Json]:
-        for episode in found:
-            messages = conversation(episode)
-            first = next((i for i, m in enumerate(messages) if m["role"] == "assistant"), None)
-            if first is None:
-                report.drop("no turns", episode.id)
-                continue
-            report.episodes += 1
-            own = {
-                "id": episode.id,
-                "env": episode.task.env,
-                "task": episode.task.id,
-                "type": episode.task.type,
-                "success": episode.success,
-            }
-            record: Json = {
-                "example_id": examples.setdefault(episode.task.id, len(examples)),
-                "prompt": messages[:first],
-                "completion": messages[first:],
-                "task": episode.task.env,
-                "answer": "",
-                "info": dict(episode.task.data),
-                "reward": episode.total_reward,
-                "metrics": {"turns": float(len(episode.turns))},
-                "error": episode.error or None,
-                "is_completed": episode.stop is not None,
-                "is_truncated": episode.stop in (StopReason.MAX_TURNS, StopReason.CONTEXT_LIMIT),
-                "stop_condition": episode.stop.value if episode.stop else None,
-                "turnpoint": own,
-            }
-            own["rest"] = remainder(convert("", record, ExchangeReport()), episode)
-            yield record
+    def make(episode: Episode) -> Json:
+        messages = conversation(episode)
+        first = next(i for i, m in enumerate(messages) if m["role"] == "assistant")
+        own = {
+            "id": episode.id,
+            "env": episode.task.env,
+            "task": episode.task.id,
+            "type": episode.task.type,
+            "success": episode.success,
+        }
+        record: Json = {
+            "example_id": examples.setdefault(episode.task.id, len(examples)),
+            "prompt": messages[:first],
+            "completion": messages[first:],
+            "task": episode.task.env,
+            "answer": "",
+            "info": dict(episode.task.data),
+            "reward": episode.total_reward,
+            "metrics": {"turns": float(len(episode.turns))},
+            "error": episode.error or None,
+            "is_completed": episode.stop is not None,
+            "is_truncated": episode.stop in (StopReason.MAX_TURNS, StopReason.CONTEXT_LIMIT),
+            "stop_condition": episode.stop.value if episode.stop else None,
+            "turnpoint": own,
+        }
+        own["rest"] = remainder(convert("", record, ExchangeReport()), episode)
+        return record
 
-    write_lines(lines(), path)
+    write_lines(found, make, path, report)
