@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import lru_cache
 
 from turnpoint.envs.repo_repair.actions import edit_line
 from turnpoint.envs.repo_repair.mutations import mutations
@@ -11,6 +12,7 @@ from turnpoint.envs.repo_repair.tree import Tree
 _KINDS = {"open": 3, "test": 2, "edit": 4, "submit": 1}
 _LARGEST = 20_000
 """Characters of a file up to which its mutations are looked for."""
+_mutations = lru_cache(maxsize=256)(mutations)  # the same few files are drawn from again and again
 
 
 def draw(tree: Tree, rng: random.Random) -> str:
@@ -21,7 +23,7 @@ def draw(tree: Tree, rng: random.Random) -> str:
         return kind if kind in ("test", "submit") else "list"
     path = rng.choice(paths)
     source = tree.text(path) if kind == "edit" else ""
-    found = mutations(source) if len(source) < _LARGEST else []
+    found = _mutations(source) if len(source) < _LARGEST else []
     if not found:
         return f"open {path}"
     change = rng.choice(found)
