@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnpoint.envs.protocol import EnvError
-from turnpoint.envs.replay import Replay, ReplayMismatch, restore_turn
+from turnpoint.envs.replay import Replay, ReplayMismatch, Sent, restore_turn
 from turnpoint.records import Episode, Observation
 from turnpoint.records.jsonl import episode_from_dict, episode_to_dict
 from turnpoint.testing import play_actions, play_oracle, replay_suite, stochastic_suite, toy_suite
@@ -43,6 +44,16 @@ def test_recorded_file_without_snapshots_is_replayed() -> None:
     loaded = episode_from_dict(episode_to_dict(episode))
     assert loaded.final_snapshot is None
     assert restore_turn(suite.make(), loaded, len(loaded.turns)) == episode.final_observation
+
+
+def test_a_snapshot_that_was_sent_is_opened_where_it_is_restored() -> None:
+    suite = toy_suite()
+    episode = play_oracle(suite.make(), suite.tasks("train")[0])
+    episode.turns[2].snapshot = Sent(pickle.dumps(episode.turns[2].snapshot))
+    assert restore_turn(suite.make(), episode, 2) == episode.observation_at(2)
+    episode.turns[2].snapshot = Sent(b"nonsense")
+    with pytest.raises(EnvError, match="snapshot cannot be opened in this process"):
+        restore_turn(suite.make(), episode, 2)
 
 
 def tampered(snapshots: bool, **changes: object) -> Episode:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from turnpoint.records import StopReason
-from turnpoint.rollouts import RolloutSettings
+from turnpoint.rollouts import RolloutSettings, envs
 from turnpoint.testing import ToyEnv, ToySettings, ToySuite, toy_suite
 from turnpoint.testing.harness import make_rollouts, random_agent
 from turnpoint.testing.scripted_policy import ScriptedPolicy
@@ -78,6 +78,46 @@ def test_an_episode_that_runs_out_of_time_inside_a_call_gives_its_copy_up(stuck)
     episode = asyncio.run(go())
     assert (episode.stop, episode.error) == (StopReason.TIME_OUT, "the wall clock of the episode ran out")
     assert stuck.closed == []
+
+
+def test_while_the_making_of_a_copy_hangs_no_other_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    release, begun = threading.Event(), list[int]()
+
+    class Hanging(ToySuite):
+        def make(self) -> ToyEnv:
+            if hangs:
+                begun.append(1)
+                release.wait()
+            return super().make()
+
+    hangs = False
+    suite = Hanging(ToySettings())
+    hangs = True
+    rollouts, tasks = rollouts_on(suite), suite.tasks("train")[:6]
+
+    async def go():
+        monkeypatch.setattr(envs, "START_SECONDS", 0.05)
+        late = await asyncio.gather(*(rollouts.play(task, 0) for task in tasks))
+        late.append(await rollouts.play(tasks[0], 1))
+        monkeypatch.undo()
+        tried = len(begun)
+        release.set()
+        while rollouts.envs._hung.making:
+            await asyncio.sleep(0.001)
+        played = await rollouts.play(tasks[0], 2)
+        await rollouts.close()
+        return late, tried, played
+
+    late, tried, played = asyncio.run(asyncio.wait_for(go(), 60))
+    assert tried == 1
+    assert {episode.stop for episode in late} == {StopReason.TIME_OUT}
+    said = "the environment was not made within 0.05 s"
+    assert [episode.error for episode in late] == [
+        said,
+        *[f"{said} and still hangs; no other is made meanwhile"] * 6,
+    ]
+    assert played.stop is not None
+    assert played.stop.has_outcome
 
 
 HANGING = """

@@ -13,8 +13,10 @@ import pytest
 
 from turnpoint.config import ConfigError
 from turnpoint.envs import EnvError
+from turnpoint.envs.replay import Sent
 from turnpoint.methods import Teachers
 from turnpoint.methods.pivotopd import PivotOPDSettings
+from turnpoint.pivots.oracle import measure_distances
 from turnpoint.records import StopReason
 from turnpoint.rollouts import RolloutSettings
 from turnpoint.rollouts.envs import EnvPool
@@ -80,6 +82,26 @@ def play(workers: EnvWorkers, settings: ToySettings, episodes: int = 4, **rollou
         return played
 
     return asyncio.run(go())
+
+
+def collect(settings: ToySettings, workers: EnvWorkers | None):
+    """Recovery branches of three tasks, after the oracle's reports and with every action tried; what was counted."""
+    suite = settings.build()
+    rollouts, _ = make_rollouts(
+        suite,
+        ScriptedPolicy(random_agent()),
+        rollout=RolloutSettings(max_response_tokens=200, env_seconds=30.0),
+        workers=workers,
+    )
+    method = PivotOPDSettings(group=4, recovery_turns=3, verify={"level": "exists"}).build()
+    teachers = Teachers(naming=OracleTeacherSettings(knowledge="full").build(suite))
+
+    async def go():
+        groups = await method.collect(suite.tasks("train")[:3], rollouts, teachers)
+        await rollouts.close()
+        return [branch for group in groups for branch in group.branches]
+
+    return asyncio.run(asyncio.wait_for(go(), 60)), method.tally.take()
 
 
 def what_happened(episodes):
@@ -278,28 +300,35 @@ def test_copies_that_are_given_up_never_make_more_workers_than_there_may_be() ->
 def test_branches_whose_actions_are_tried_do_not_wait_for_each_other() -> None:
     """Each branch has a copy and asks for another one; there are two in all."""
     settings = ToySettings(snapshots=False)
-    suite = settings.build()
-
-    def collect(workers: EnvWorkers | None):
-        rollouts, _ = make_rollouts(
-            suite,
-            ScriptedPolicy(random_agent()),
-            rollout=RolloutSettings(max_response_tokens=200, env_seconds=30.0),
-            workers=workers,
-        )
-        method = PivotOPDSettings(group=4, recovery_turns=3, verify={"level": "exists"}).build()
-        teachers = Teachers(naming=OracleTeacherSettings(knowledge="full").build(suite))
-
-        async def go():
-            groups = await method.collect(suite.tasks("train")[:3], rollouts, teachers)
-            await rollouts.close()
-            return [branch for group in groups for branch in group.branches]
-
-        return asyncio.run(asyncio.wait_for(go(), 60))
-
-    branches = collect(workers_for(settings, count=2))
-    assert what_happened(branches) == what_happened(collect(None))
+    branches, tally = collect(settings, workers_for(settings, count=2))
+    alone, expected = collect(settings, None)
+    assert what_happened(branches) == what_happened(alone)
+    assert tally == expected
     assert sum(len(branch.turns) > 1 for branch in branches) > 2
+
+
+def test_states_sent_by_workers_are_brought_back_in_this_process_as_well() -> None:
+    """The oracle teacher has a copy of its own here, and branches and verification have theirs in workers."""
+    settings = ToySettings(snapshots=True)
+    branches, tally = collect(settings, workers_for(settings, count=2))
+    alone, expected = collect(settings, None)
+    assert what_happened(branches) == what_happened(alone)
+    assert tally == expected
+    assert tally["reports"] > 2
+    assert tally["verify/verified"] > 2
+    (episode,) = play(workers_for(settings), settings, 1)
+    assert all(isinstance(turn.snapshot, Sent) for turn in episode.turns)
+    measure_distances(settings.build().make(), episode)
+    assert episode.distances_known
+
+
+def test_a_worker_takes_snapshots_of_copies_in_this_process() -> None:
+    settings = ToySettings()
+    here, there = settings.build().make(), RemoteEnv(workers_for(settings))
+    here.reset(settings.build().tasks("train")[0])
+    seen = here.step("switch on the lamp").observation
+    assert there.restore(here.snapshot()) == seen
+    assert there.step("go left") == here.step("go left")
 
 
 def test_no_more_copies_are_lent_than_there_are_workers() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 from turnpoint.envs.protocol import Env, EnvError
@@ -22,17 +23,32 @@ class ReplayMismatch(EnvError):
         )
 
 
-def restore_turn(env: Env, episode: Episode, turn: int) -> Observation:
+class Sent(bytes):
+    """A snapshot in the form in which it came from a copy of the environment in another process."""
+
+    def opened(self) -> Any:
+        """The snapshot itself. Raises ``EnvError`` where it cannot be had here.
+
+        No pickle comes from outside: workers of this run made these bytes, and records on disk hold no snapshots.
+        """
+        try:
+            return pickle.loads(self)
+        except Exception as error:  # pickle raises whatever the state's classes raise
+            raise EnvError(f"a worker's snapshot cannot be opened in this process: {error}") from error
+
+
+def restore_turn(env: Env, episode: Episode, turn: int, elsewhere: bool = False) -> Observation:
     """Put ``env`` into the state before ``turn`` (``len(episode.turns)``: after the last one).
 
     A native snapshot is used where the episode holds one and the environment takes it; otherwise the task is
     reset and the executed actions are repeated. Every observation on the way is compared with the recorded
     one: text, admissible actions, state key (where both have one) and whether the episode is over.
+    ``elsewhere``: see ``Replay``.
 
     Raises ``ReplayMismatch`` on any difference, ``EnvError`` where the state cannot be brought back at all,
     and ``IndexError`` for a turn the episode does not have.
     """
-    return Replay(env, episode).seek(turn)
+    return Replay(env, episode, elsewhere=elsewhere).seek(turn)
 
 
 class Replay:
@@ -42,9 +58,11 @@ class Replay:
     may step the environment between two calls.
     """
 
-    def __init__(self, env: Env, episode: Episode) -> None:
+    def __init__(self, env: Env, episode: Episode, *, elsewhere: bool = False) -> None:
+        """``elsewhere``: ``env`` is in another process, where snapshots that were sent are opened."""
         self.env = env
         self.episode = episode
+        self.elsewhere = elsewhere
         self._at: int | None = None
 
     def seek(self, turn: int) -> Observation:
@@ -55,6 +73,8 @@ class Replay:
         at, self._at = self._at, None
         snapshot = episode.turns[turn].snapshot if turn < count else episode.final_snapshot
         if snapshot is not None and self.env.capabilities.snapshots:
+            if isinstance(snapshot, Sent) and not self.elsewhere:
+                snapshot = snapshot.opened()
             observation = self.env.restore(snapshot)
             self._compare(turn, observation)
         else:

@@ -45,6 +45,8 @@ class EnvPool:
         self.places = asyncio.Semaphore(_CALLS_AT_A_TIME if workers is None else workers.count)
         self._copies = None if workers is None else asyncio.Semaphore(workers.count)
         self._making = asyncio.Lock()
+        self._hung: EnvCopy | None = None
+        """The copy whose making was given up last: no other is begun while that goes on."""
         self._idle: list[EnvCopy] = []
         self._closing: set[asyncio.Future[None]] = set()
 
@@ -76,13 +78,21 @@ class EnvPool:
         if self.workers is not None:
             return await self._make()
         async with self._making:  # one after another: a suite need not be safe to use from several threads
-            return self._idle.pop() if self._idle else await self._make()
+            if self._idle:
+                return self._idle.pop()
+            if (
+                self._hung is not None and self._hung.making
+            ):  # or all who wait here would hang, one after another
+                raise TimeoutError(f"{self._hung.late} and still hangs; no other is made meanwhile")
+            return await self._make()
 
     async def _make(self) -> EnvCopy:
         copy = EnvCopy(self)
         try:
             await copy.make()
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, TimeoutError):
+                self._hung = copy
             self._discard(copy)
             raise
         return copy
@@ -124,6 +134,9 @@ class EnvCopy:
         self._env: Env | None = None
         self.lost = False
         """A call was given up and may still be running: nothing more can be asked."""
+        self.making = False
+        """The environment is being made, perhaps for ever."""
+        self.late = f"the environment was not made within {START_SECONDS:g} s"
 
     @property
     def env(self) -> Env:
@@ -134,11 +147,14 @@ class EnvCopy:
 
     async def make(self) -> None:
         """Make the environment; that may take longer than a call."""
-        late = f"the environment was not made within {START_SECONDS:g} s"
-        await self._call(START_SECONDS, late, self._make)
+        self.making = True
+        await self._call(START_SECONDS, self.late, self._make)
 
     def _make(self) -> None:
-        self._env = SoundEnv((self._pool.workers or self._pool.suite).make())
+        try:
+            self._env = SoundEnv((self._pool.workers or self._pool.suite).make())
+        finally:
+            self.making = False
 
     async def call(self, function: Callable[..., T], *arguments: Any) -> T:
         """``function(*arguments)``, which may use this copy's environment and no other."""
@@ -173,7 +189,7 @@ class EnvCopy:
 
     async def restore(self, episode: Episode, turn: int) -> Observation:
         """The verified state before ``turn`` of ``episode``. Raises ``ReplayMismatch``."""
-        return await self.call(restore_turn, self.env, episode, turn)
+        return await self.call(restore_turn, self.env, episode, turn, self._pool.workers is not None)
 
     async def snapshot(self) -> Any:
         """The state, or None where the environment has no snapshots."""

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from turnpoint.envs import Capabilities, Env, EnvError, EnvSettings
 from turnpoint.envs.protocol import Knowledge
+from turnpoint.envs.replay import Sent
 from turnpoint.records import Observation, Step, Task
 
 START_SECONDS = 300.0
@@ -82,16 +83,16 @@ class EnvServer:
     def _step(self, action: str) -> Step:
         return self.env.step(action)
 
-    def _snapshot(self) -> bytes | None:
+    def _snapshot(self) -> Sent | None:
         """The state in transportable form; None where it has none, and replay has to do."""
         state = self.env.snapshot()
         try:
-            return pickle.dumps(state)
+            return Sent(pickle.dumps(state))
         except Exception:  # pickle raises whatever the state's classes raise
             return None
 
-    def _restore(self, state: bytes) -> Observation:
-        return self.env.restore(pickle.loads(state))
+    def _restore(self, state: Any) -> Observation:
+        return self.env.restore(state.opened() if isinstance(state, Sent) else state)
 
     def _distance(self) -> int | None:
         return self.env.distance()
@@ -224,7 +225,7 @@ class _Past:
 
     task: Task | None
     """What was reset; None where a snapshot was restored."""
-    snapshot: bytes | None
+    snapshot: Any
     first: Observation
     """What was seen then."""
     steps: list[tuple[str, Step]]
@@ -254,7 +255,7 @@ class RemoteEnv:
         return step
 
     def snapshot(self) -> Any:
-        """The state as bytes; None where it cannot be sent, and states come back by replay.
+        """The state as ``Sent``; None where it cannot be sent, and states come back by replay.
 
         Raises ``EnvError`` where neither works.
         """
@@ -267,7 +268,7 @@ class RemoteEnv:
         return state
 
     def restore(self, snapshot: Any) -> Observation:
-        """See ``Env``."""
+        """See ``Env``; takes snapshots of copies in workers (``Sent``) and of copies in this process."""
         self._past = None
         first: Observation = self._ask("restore", snapshot)
         self._past = _Past(None, snapshot, first, [])
