@@ -40,12 +40,14 @@ class Calls:
         self.repeated = 0
         """Calls that were sent again because their server died."""
         self._open: dict[int, tuple[Call, concurrent.futures.Future[TokenOutput]]] = {}
+        self._ended: list[tuple[int, TokenOutput]] = []
+        """What was found to have ended and is not collected yet."""
         self._tickets = 0
         self._in_vain = 0
         """How often in a row calls were repeated although no server was found dead."""
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._open) + len(self._ended)
 
     def send(self, call: Call) -> int:
         """Begin a call; returns its ticket."""
@@ -69,60 +71,62 @@ class Calls:
         return asyncio.wait_for(answer, self.engine.settings.call_seconds)
 
     def finished(self) -> bool:
-        """Whether a call has ended, or none is open: ``collect`` then has no call to wait for."""
-        return not self._open or any(future.done() for _, future in self._open.values())
+        """Whether a call has ended, or none is open: ``collect`` then has no call to wait for.
+
+        Calls whose server died are repeated as in ``collect``, so they go on. Raises ``EngineError`` as it does.
+        """
+        self._look()
+        return bool(self._ended) or not self._open
 
     def collect(self) -> list[tuple[int, TokenOutput]]:
         """Wait for at least one call and give all that are finished, in the order of their tickets.
 
         Calls whose server died are repeated on a new one. Raises ``EngineError`` if that is not possible.
         """
-        while self._open:
+        while self._open and not self._ended:
             futures = [future for _, future in self._open.values()]
             concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_COMPLETED)
-            finished, lost = self._sort()
-            if lost:
-                self._repeat(lost, len(finished))
-            if finished:
-                return sorted(finished, key=lambda pair: pair[0])
-        return []
+            self._look()
+        ended, self._ended = self._ended, []
+        return sorted(ended, key=lambda pair: pair[0])
 
-    def _sort(self) -> tuple[list[tuple[int, TokenOutput]], dict[int, BaseException]]:
-        """Take finished calls off the list; those that were lost stay on it."""
-        finished, lost = [], {}
+    def _look(self) -> None:
+        """Take finished calls off the list of open ones; those that were lost stay on it, and are repeated."""
+        lost: dict[int, BaseException] = {}
         for ticket, (call, future) in list(self._open.items()):
             if not future.done():
                 continue
             error = future.exception()
             if error is None:
-                finished.append((ticket, future.result()))
+                self._ended.append((ticket, future.result()))
                 del self._open[ticket]
             elif isinstance(error, _LOST) or says_engine_is_dead(error):
                 lost[ticket] = error
             else:
-                what = f"refused a call of {len(call.prompt_ids)} tokens: {error}"
-                self._give_up(what, error, len(finished))
-        return finished, lost
+                self._give_up(f"refused a call of {len(call.prompt_ids)} tokens: {error}", error)
+        if lost:
+            self._repeat(lost)
 
-    def _repeat(self, lost: dict[int, BaseException], finished: int) -> None:
+    def _repeat(self, lost: dict[int, BaseException]) -> None:
         cause = next(iter(lost.values()))
         try:
             revived = self.engine.revive()
         except (EngineError, ray.exceptions.RayError) as error:
-            self._give_up(f"died, and could not be started again: {error}", error, finished)
-        self._in_vain = 0 if revived or finished else self._in_vain + 1
+            self._give_up(f"died, and could not be started again: {error}", error)
+        self._in_vain = 0 if revived or self._ended else self._in_vain + 1
         if not revived and any(isinstance(error, TimeoutError) for error in lost.values()):
             seconds = self.engine.settings.call_seconds
             what = f"is alive but took longer than policy.call_seconds ({seconds}) for an answer"
-            self._give_up(what, cause, finished)
+            self._give_up(what, cause)
         if self._in_vain > _TRIES:
-            self._give_up(f"is alive but cannot be reached: {cause}", cause, finished)
+            self._give_up(f"is alive but cannot be reached: {cause}", cause)
         self.repeated += len(lost)
         for ticket in lost:
             self._send(ticket, self._open[ticket][0])
 
-    def _give_up(self, what: str, cause: BaseException, finished: int) -> NoReturn:
-        count, self._open, self._in_vain = len(self._open), {}, 0
+    def _give_up(self, what: str, cause: BaseException) -> NoReturn:
+        count, finished = len(self._open), len(self._ended)
+        self._open, self._ended, self._in_vain = {}, [], 0
         raise EngineError(
             f"a rollout server {what}; {count} calls in flight and {finished} that had just finished are lost with it"
         ) from cause
