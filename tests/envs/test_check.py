@@ -360,6 +360,25 @@ class UnlistedLeaks(Unlisted):
         return step
 
 
+class GrowsOnce(ToyEnv):
+    """Makes a table larger once, late, as the interpreter does with the one of its names."""
+
+    table: ClassVar[list[bytes]] = []
+
+    def reset(self, task: Task) -> Observation:
+        if self._resets == 120 and not self.table:
+            self.table.append(bytes(1_000_000))
+        return super().reset(task)
+
+
+def test_what_grows_only_once_is_no_leak() -> None:
+    try:
+        assert failed(check_env(ToySuite(ToySettings(), GrowsOnce), quick=True, only=["memory"])) == {}
+        assert GrowsOnce.table
+    finally:
+        GrowsOnce.table.clear()
+
+
 class UnlistedKey(Unlisted, KeyWithoutLamps):
     """As its base, without listing what can be done."""
 

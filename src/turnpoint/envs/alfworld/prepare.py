@@ -31,8 +31,8 @@ def prepare_games(source: Path, folder: Path) -> dict[str, Any]:
     """Copy all playable games of ``source`` (a zip file or a folder) to ``folder/SPLIT/TASK/TRIAL/game.tw-pddl``.
 
     Gives counts and hashes by split, also written to ``folder/manifest.json``, where splits that were prepared before
-    keep theirs; games that ALFWorld leaves out (unsolvable, movable receptacles, sliced objects) are counted. Raises ``EnvDataError`` if there is no game, one is
-    damaged, or ``folder`` holds other games already.
+    keep theirs; games that ALFWorld leaves out (unsolvable, movable receptacles, sliced objects) are counted.
+    Raises ``EnvDataError`` if there is no game, one is damaged, or ``folder`` holds other games already.
     """
     hashes: dict[str, dict[str, str]] = {}
     grammars: Counter[str] = Counter()
