@@ -176,7 +176,7 @@ class Tau2Env:
         """A call of any tool with arguments drawn from the words shown; now and then a farewell."""
         if rng.random() < _FAREWELLS:
             return render_call(DONE, {}) if self._solo else "Everything is done."
-        tool = rng.choice(self._world.get_tools()).openai_schema["function"]
+        tool = rng.choice(library.agent_tools(self._settings.domain, self._solo))
         words = self._current().text.split() or ["?"]
         fields = tool["parameters"].get("properties", {})
         return render_call(tool["name"], {name: _drawn(fields[name], words, rng) for name in fields})

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import pickle
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
+
+from turnpoint.envs.tau2.worlds import World
 
 JUDGED = frozenset({"NL_ASSERTION"})
 """Parts of a reward that need a language model as a judge; tasks with them are left out."""
@@ -30,19 +31,25 @@ class _Quick:
 
     def __init__(self, construct: Any) -> None:
         self._construct = construct
-        self._pristine: dict[bool, bytes] = {}
+        self._worlds: dict[bool, World] = {}
 
     def __call__(self, solo_mode: bool = False, **given: Any) -> Any:
         if given:
             return self._construct(solo_mode=solo_mode, **given)
-        if solo_mode not in self._pristine:
-            self._pristine[solo_mode] = pickle.dumps(self._construct(solo_mode=solo_mode))
-        return pickle.loads(self._pristine[solo_mode])
+        if solo_mode not in self._worlds:
+            self._worlds[solo_mode] = World(partial(self._construct, solo_mode=solo_mode))
+        return self._worlds[solo_mode]()
 
 
 def new_environment(domain: str, solo: bool) -> Any:
     """A domain's environment before any task."""
     return registry().get_env_constructor(domain)(solo_mode=solo)
+
+
+@lru_cache(maxsize=8)
+def agent_tools(domain: str, solo: bool) -> tuple[dict[str, Any], ...]:
+    """Name and parameters of each tool of the agent; read from source text and documentation, which takes its time."""
+    return tuple(tool.openai_schema["function"] for tool in new_environment(domain, solo).get_tools())
 
 
 @lru_cache(maxsize=16)

@@ -24,9 +24,10 @@ class User(Protocol):
 
 def make_user(settings: UserSettings, task: Any, environment: Any) -> User:
     """The customer that the settings ask for."""
-    tools = None if environment.user_tools is None else environment.get_user_tools()
+    kit = environment.user_tools
     if settings.kind == "scripted":
-        return ScriptedUser(task, [tool.name for tool in tools or ()])
+        return ScriptedUser(task, [] if kit is None else list(kit.tools))
+    tools = None if kit is None else environment.get_user_tools()
     return SimulatedUser(settings, task, tools)
 
 
