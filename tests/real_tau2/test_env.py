@@ -1,6 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import re
+import subprocess
+import sys
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -8,7 +13,9 @@ import pytest
 from turnpoint.envs import EnvDataError, EnvError
 from turnpoint.envs.check import check_env
 from turnpoint.envs.replay import ReplayMismatch
+from turnpoint.envs.tau2 import library
 from turnpoint.envs.tau2.calls import render_call
+from turnpoint.envs.tau2.env import Tau2Env
 from turnpoint.envs.tau2.gold import gold_replies, play_gold
 from turnpoint.envs.tau2.settings import Tau2Settings, UserSettings
 from turnpoint.envs.tau2.suite import Tau2Suite
@@ -34,9 +41,62 @@ def mock() -> Tau2Suite:
 
 
 @pytest.mark.parametrize("user", ["scripted", "solo"])
-def test_the_contract_is_kept(user: str) -> None:
+def test_the_contract_is_kept_in_short(user: str) -> None:
     report = check_env(make("mock", user), tasks=2, quick=True)
     assert report.ok, report.failures
+
+
+def test_the_contract_is_kept_by_whole_domains() -> None:
+    """Every proof with all its 500 resets, by the command, in a process for each domain."""
+    command = [sys.executable, "-m", "turnpoint.cli", "envs", "check", "tau2"]
+    running = [
+        subprocess.Popen([*command, f"domain={domain}"], stdout=subprocess.PIPE, text=True)
+        for domain in ("retail", "telecom")
+    ]
+    for process in running:
+        said, _ = process.communicate()
+        assert process.returncode == 0, said
+        assert re.search(r"ok   memory: .* over 500 resets, [1-9]\d* of \d+ steps accepted", said), said
+
+
+class Gold(Tau2Env):
+    """Plays the benchmark's gold calls in any order; what they change is what must not be kept."""
+
+    def random_action(self, rng: random.Random) -> str:
+        *calls, _ = gold_replies(self._task, solo=self._solo)
+        return rng.choice(calls) if calls else "Shall I go on?"
+
+
+class GoldSuite(Tau2Suite):
+    def make(self) -> Tau2Env:
+        return Gold(self.settings, self.capabilities, self._find)
+
+
+@pytest.mark.parametrize("domain", ["retail", "airline"])
+def test_gold_calls_leave_nothing_behind(domain: str) -> None:
+    suite = GoldSuite(Tau2Settings(domain=domain))  # type: ignore[arg-type]
+    report = check_env(suite, tasks=5, only=["replay", "memory"])
+    assert report.ok, report.failures
+    found = re.search(r"over 500 resets, (\d+) of (\d+) steps accepted", report.checks[-1].detail)
+    assert found
+    assert int(found[1]) > 0.6 * int(found[2]), found[0]
+
+
+def test_what_a_call_changes_is_seen_by_its_own_world_only() -> None:
+    constructor = library.registry().get_env_constructor("retail")
+    plain, first, second = constructor._construct(solo_mode=False), constructor(), constructor()
+    start = plain.get_db_hash()
+    assert first.get_db_hash() == second.get_db_hash() == start
+    order = next(key for key, row in plain.tools.db.orders.items() if row.status == "pending")
+    for world in (plain, first):
+        world.tools.cancel_pending_order(order, "no longer needed")
+        del world.tools.db.users[next(iter(world.tools.db.users))]
+        world.tools.db.orders.pop(next(key for key in world.tools.db.orders if key != order))
+        world.tools.db.products.update({"new": next(iter(world.tools.db.products.values()))})
+    assert first.get_db_hash() == plain.get_db_hash() != start
+    assert second.get_db_hash() == constructor().get_db_hash() == start
+    assert deepcopy(first).get_db_hash() == first.get_db_hash()
+    assert dict(first.tools.db.orders) == dict(plain.tools.db.orders)
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,9 @@ def check(
         fail(f"there is no proof '{unknown[0]}'; proofs: {', '.join(CHECKS)}")
     kinds = env_registry.names() if name == "all" else [name]
     if strange := [kind for kind in without or () if name != "all" or kind not in kinds]:
-        fail(f"--without {strange[0]} leaves nothing out; it goes with 'all' and takes one of {', '.join(kinds)}")
+        fail(
+            f"--without {strange[0]} leaves nothing out; it goes with 'all' and takes one of {', '.join(kinds)}"
+        )
     kinds = [kind for kind in kinds if kind not in (without or ())]
     with user_faults():
         sections = _sections(kinds, overrides or [], many=name == "all")
