@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from turnpoint.envs.alfworld.settings import CAPABILITIES, AlfworldSettings
-from turnpoint.envs.child import Child
+from turnpoint.envs.child import Child, ChildCrashed
 from turnpoint.envs.protocol import EnvError, Knowledge
 from turnpoint.records import Observation, Step, Task
 
@@ -88,6 +88,16 @@ class AlfworldEnv:
         self._now = None
 
     def _ask(self, method: str, *arguments: Any) -> dict[str, Any]:
+        """The engine's answer. The planner library crashes now and then by itself: a call is asked a second time.
+
+        That is sound, since every call names its state and the engine proves it; both crashes count.
+        """
+        try:
+            return self._call(method, *arguments)
+        except ChildCrashed:
+            return self._call(method, *arguments)
+
+    def _call(self, method: str, *arguments: Any) -> dict[str, Any]:
         if self._told != self._engine.generation:  # a new process does not know the setting yet
             self._engine.call("keep", self._settings.games_loaded)
             self._told = self._engine.generation
