@@ -99,7 +99,9 @@ def write_page(plan: Plan, out: Path, progress: Progress | None = None) -> Writt
             progress(done, plan.episodes)
     if not summaries:
         found = [*plan.notes, *problems]
-        raise RecordError(f"there is no episode to show; {found[0] if found else 'nothing was recorded there'}")
+        raise RecordError(
+            f"there is no episode to show; {found[0] if found else 'nothing was recorded there'}"
+        )
     inline = writer.finish()
     write_atomically(out, render_page(plan, summaries, problems, inline, f"{folder.name}/"))
     return Written(out, None if inline is not None else folder, len(summaries), [*plan.notes, *problems])
