@@ -113,7 +113,7 @@ def test_only_the_last_remark_may_be_kept(play) -> None:
 def test_a_state_that_does_not_come_back_is_given_up_for_a_full_restart(play, monkeypatch, broken) -> None:
     from turnpoint.rollouts import envs as module
 
-    def refuses(env, episode, turn):
+    def refuses(env, episode, turn, *rest):
         mismatch = ReplayMismatch(episode.id, turn, "text", "a", "b")
         raise EnvError(str(mismatch)) if broken else mismatch
 
