@@ -46,17 +46,17 @@ def test_the_contract_is_kept_in_short(user: str) -> None:
     assert report.ok, report.failures
 
 
-def test_the_contract_is_kept_by_whole_domains() -> None:
-    """Every proof with all its 500 resets, by the command, in a process for each domain."""
-    command = [sys.executable, "-m", "turnpoint.cli", "envs", "check", "tau2"]
-    running = [
-        subprocess.Popen([*command, f"domain={domain}"], stdout=subprocess.PIPE, text=True)
-        for domain in ("retail", "telecom")
-    ]
-    for process in running:
-        said, _ = process.communicate()
-        assert process.returncode == 0, said
-        assert re.search(r"ok   memory: .* over 500 resets, [1-9]\d* of \d+ steps accepted", said), said
+def test_the_contract_is_kept_by_a_whole_domain() -> None:
+    """Every proof with all its 500 resets, by the command; retail's 500 are those of the gold calls below."""
+    command = [sys.executable, "-m", "turnpoint.cli", "envs", "check", "tau2", "domain=telecom"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"ok   memory: .* over 500 resets, [1-9]\d* of \d+ steps accepted", done.stdout)
+
+
+def test_retail_comes_back() -> None:
+    report = check_env(make("retail"), tasks=3, quick=True, only=["seeds", "replay", "fork", "state keys"])
+    assert report.ok, report.failures
 
 
 class Gold(Tau2Env):

@@ -146,8 +146,8 @@ def _play(bench: Bench, env: Env, resets: int) -> tuple[int, int]:
 
 
 def _back_and_forth(tasks: Sequence[Task], number: int) -> Task:
-    """Up and down the tasks: where an environment keeps fewer of them loaded, it drops some, but not at every reset."""
-    at = number % (2 * len(tasks))
+    """Up and down the tasks, each twice: where fewer of them stay loaded, some are dropped, but not at every reset."""
+    at = number // 2 % (2 * len(tasks))
     return tasks[min(at, 2 * len(tasks) - 1 - at)]
 
 
