@@ -58,6 +58,11 @@ class Service:
         return game
 
 
+_FREE: list[Any] = []
+"""Copies of the planner library whose game is over. None is ever unloaded: that can crash the process, at once or when
+another copy is loaded. Each holds one game at a time and can load the next, as TextWorld's own environment does."""
+
+
 class RealGame:
     """One game in TextWorld's PDDL engine."""
 
@@ -68,7 +73,7 @@ class RealGame:
         raw = Path(path).read_bytes()
         document = json.loads(raw)
         self.sha256 = hashlib.sha256(raw).hexdigest()
-        self.lib = fast_downward.load_lib()
+        self.lib = _FREE.pop() if _FREE else fast_downward.load_lib()
         self.lib.get_state_id.restype = ctypes.c_int
         self.lib.set_state_id.argtypes = [ctypes.c_int]
         self.lib.set_state_id.restype = None
@@ -83,10 +88,8 @@ class RealGame:
         self.visited: OrderedDict[Commands, Any] = OrderedDict({(): self._save()})
 
     def close(self) -> None:
-        """Unload the planner library."""
-        import fast_downward
-
-        fast_downward.close_lib(self.lib)
+        """Leave the planner library to another game."""
+        _FREE.append(self.lib)
 
     def start(self) -> Answer:
         """What a reset shows."""
