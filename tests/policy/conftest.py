@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from turnpoint.policy.local import LocalPolicy  # noqa: E402
+from turnpoint.policy.local.optim import Stepper  # noqa: E402
 from turnpoint.policy.settings import LocalPolicySettings  # noqa: E402
 from turnpoint.records import Row  # noqa: E402
 
@@ -165,3 +166,25 @@ def episode_rows(
             )
         )
     return rows
+
+
+@pytest.fixture
+def gradient(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """``gradient(policy, rows)``: the flat gradient of one update, in float32 and not clipped, and its metrics."""
+    caught: list[Any] = []
+    step = Stepper.step
+
+    def spy(self: Stepper, norm: float) -> float:
+        parts = [m.grad if m.grad is not None else torch.zeros_like(m) for m in self.masters.values()]
+        caught.append(torch.cat([part.flatten().float() for part in parts]))
+        return step(self, norm)
+
+    monkeypatch.setattr(Stepper, "step", spy)
+
+    def run(policy: LocalPolicy, rows: list[Row]) -> tuple[Any, dict[str, float]]:
+        caught.clear()
+        metrics = policy.update(rows)
+        (flat,) = caught
+        return flat, metrics
+
+    return run

@@ -12,32 +12,9 @@ torch = pytest.importorskip("torch")
 
 from turnpoint.policy import ScoreRequest  # noqa: E402
 from turnpoint.policy.local import LocalPolicy, NonFiniteGradient  # noqa: E402
-from turnpoint.policy.local.optim import Stepper  # noqa: E402
 from turnpoint.records import Row  # noqa: E402
 
 from .conftest import MakePolicy, episode_rows, random_ids  # noqa: E402
-
-
-@pytest.fixture
-def gradient(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """``gradient(policy, rows)``: the flat gradient of one update, caught before the step, and its metrics."""
-    caught: list[Any] = []
-    step = Stepper.step
-
-    def spy(self: Stepper, norm: float) -> float:
-        parts = [w.grad if w.grad is not None else torch.zeros_like(w) for w in self.weights.values()]
-        caught.append(torch.cat([part.flatten().float() for part in parts]))
-        return step(self, norm)
-
-    monkeypatch.setattr(Stepper, "step", spy)
-
-    def run(policy: LocalPolicy, rows: list[Row]) -> tuple[Any, dict[str, float]]:
-        caught.clear()
-        metrics = policy.update(rows)
-        (flat,) = caught
-        return flat, metrics
-
-    return run
 
 
 def rows_for(policy: LocalPolicy, noise: float = 0.3, episodes: int = 5, mask: bool = True) -> list[Row]:

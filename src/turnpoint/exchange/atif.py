@@ -13,7 +13,7 @@ from typing import Any
 
 from turnpoint.exchange.lines import Json, count_unused, episodes, exported, records, write_lines
 from turnpoint.exchange.messages import episode_of, first_number, outcome, set_tokens, text_of
-from turnpoint.exchange.own import remainder, restored
+from turnpoint.exchange.own import headline, remainder, restored
 from turnpoint.exchange.report import ExchangeReport
 from turnpoint.records import Episode
 
@@ -152,15 +152,7 @@ def trajectory(episode: Episode) -> Json:
         steps.append(step)
     for number, step in enumerate(steps, start=1):
         step["step_id"] = number
-    task = episode.task
-    own = {
-        "id": episode.id,
-        "env": task.env,
-        "task": task.id,
-        "type": task.type,
-        "success": episode.success,
-        "stop": episode.stop.value if episode.stop else "",
-    }
+    own = headline(episode)
     record: Json = {
         "schema_version": VERSION,
         "session_id": episode.id,

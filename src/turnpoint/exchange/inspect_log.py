@@ -14,7 +14,7 @@ import turnpoint
 from turnpoint.exchange.inspect_events import branch_events, read_fork
 from turnpoint.exchange.lines import Json, count_unused, episodes, exported, loads
 from turnpoint.exchange.messages import conversation, episode_of, first_number, number, outcome
-from turnpoint.exchange.own import remainder, restored
+from turnpoint.exchange.own import headline, remainder, restored
 from turnpoint.exchange.report import ExchangeReport
 from turnpoint.records import Episode, RecordError
 
@@ -221,18 +221,9 @@ def _sample(episode: Episode, place: int, now: str) -> Json:
     first = next((m["content"] for m in messages if m["role"] == "user"), "")
     last = episode.turns[-1].response or episode.turns[-1].executed
     choice = {"message": {"role": "assistant", "content": last}, "stop_reason": "stop"}
-    task = episode.task
     # N is Inspect's "no answer": without an outcome an episode is neither right nor wrong, and not in the accuracy
     value = "N" if episode.success is None else "C" if episode.success else "I"
-    own = {
-        "id": episode.id,
-        "env": task.env,
-        "task": task.id,
-        "type": task.type,
-        "success": episode.success,
-        "reward": episode.total_reward,
-        "stop": episode.stop.value if episode.stop else "",
-    }
+    own = headline(episode) | {"reward": episode.total_reward}
     error = {"message": episode.error, "traceback": episode.error, "traceback_ansi": episode.error}
     sample: Json = {
         "id": place,

@@ -18,6 +18,19 @@ _OF_TEXTS = ("distances_known", "final_distance", "final_observation", "pivots",
 """What is said of turns by their number, or of the state after them: of other texts it would be wrong."""
 
 
+def headline(episode: Episode) -> Json:
+    """What a reader of another format's file may want to see of an episode at once, by our names."""
+    task = episode.task
+    return {
+        "id": episode.id,
+        "env": task.env,
+        "task": task.id,
+        "type": task.type,
+        "success": episode.success,
+        "stop": episode.stop.value if episode.stop else "",
+    }
+
+
 def remainder(shown: Episode, episode: Episode) -> str:
     """The fields of ``episode`` in which it differs from ``shown``, what the format's reader makes of its record."""
     base, full = episode_to_dict(shown), episode_to_dict(episode)
